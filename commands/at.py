@@ -18,7 +18,7 @@ __all__ = ["COMMAND"]
 class Options(Addressed):
     """The options of heap at."""
 
-    path: bool = switch("--path", "show the path from a root (reads all references)")
+    path: bool = switch("--path", "show the path from a root to the block (reads all references)")
     calls: str | None = recorded_calls()
 
 
@@ -40,16 +40,17 @@ def _render(shown: Shown[at.At, Options]) -> str:
 COMMAND = Command(
     noun="at",
     summary="Show what is at an address, and who owns it",
-    text="""Any address inside a block will do. The answer has the mapping, the block, the Python object in it, and,
-    for a buffer, its owner.""",
+    text="""ADDRESS may be any address inside a block. The answer shows the mapping, the block, and the Python object in
+    the block. If the block is a buffer, the answer also names its owner.""",
     example="heap at 0x7f31c0de1230",
-    details="""The next rows are the largest blocks to which this block points. In a program with Python, a block that a
-    library's static variable points to has the variable's name. A program that runs tracemalloc adds the line of Python
-    that allocated the block. If the block holds values of a DataFrame, a table or an array, the answer names it. The
-    mapping's line says how much of it is in transparent huge pages.
+    details="""A table lists the largest blocks to which this block points. In a program with Python, the answer names a
+    library's static variable that points to the block. If the program runs tracemalloc, the answer shows the line of
+    Python that allocated the block. If the block holds values of a DataFrame, a table or an array, the answer names it.
+    The line of the mapping says how much of the mapping is in transparent huge pages.
 
-    `--calls` takes a trace of this process from `gdbheap trace --stacks`; for a core, one that was written earlier. The
-    answer then has the stack that allocated the block. If stacks were sampled, most blocks have no stack.""",
+    `--calls` takes a trace of this process that `gdbheap trace --stacks` wrote. For a core, the trace must have been
+    written earlier. The answer then shows the stack that allocated the block. If stacks were sampled, most blocks have
+    no stack.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -30,7 +30,7 @@ def _moment(text: str) -> Moment:
         return text
     number = whole_number(text)
     if not number:
-        raise ValueError(f"{text!r} is no call: they are numbered from 1")
+        raise ValueError(f"{text!r} is not a call: calls are numbered from 1")
     return number
 
 
@@ -38,7 +38,7 @@ def _two_moments(text: str) -> tuple[Moment, Moment]:
     """Parse two moments, written ``A..B``. Raises ValueError."""
     first, between, second = text.partition(BETWEEN)
     if not between:
-        raise ValueError(f"{text!r} is not A..B")
+        raise ValueError(f"{text!r} is not two calls A..B, such as 100..peak")
     return _moment(first), _moment(second)
 
 
@@ -46,12 +46,14 @@ def _two_moments(text: str) -> tuple[Moment, Moment]:
 class Options(Pictured):
     """The options of gdbheap stacks."""
 
-    at: Moment | None = valued("--at", "CALL", "show this call: its number, peak or end [default: peak]", None, _moment)
+    at: Moment | None = valued(
+        "--at", "CALL", "show blocks in use after CALL: number, peak, end [default: peak]", None, _moment
+    )
     diff: tuple[Moment, Moment] | None = valued(
-        "--diff", "A..B", "compare two calls: numbers, peak or end", None, _two_moments
+        "--diff", "A..B", "compare blocks in use after two calls: numbers, peak or end", None, _two_moments
     )
     process: int | None = process_of_log()
-    pprof: str | None = valued("--pprof", "FILE", "write a profile for go tool pprof", None, str)
+    pprof: str | None = valued("--pprof", "FILE", "write a profile for 'go tool pprof'", None, str)
 
 
 def _answer(files: tuple[str, ...], options: Options) -> CallStacks:
@@ -59,12 +61,12 @@ def _answer(files: tuple[str, ...], options: Options) -> CallStacks:
     from gdbheap.tracing.call_stacks import call_stacks
 
     if len(files) > 1:
-        raise UsageError("gdbheap stacks: one file at a time")
+        raise UsageError("gdbheap stacks: give only one file")
     if options.at is not None and options.diff is not None:
-        raise UsageError("gdbheap stacks: --at is one call, --diff two")
+        raise UsageError("gdbheap stacks: --at and --diff exclude each other")
     since, at = options.diff or (None, options.at or PEAK)
     found = call_stacks(os.path.expanduser(files[0]), options.process, at, since)
-    # A picture cannot show what became less.
+    # A picture can show only what grew.
     rows = [(tuple(stack.frames), stack.bytes, stack.blocks) for stack in found.rows if stack.bytes > 0]
     draw(options, rows, _title(found), ALLOCATED, lambda: pprof(found.rows, found.began, found.mean))
     return found
@@ -72,8 +74,8 @@ def _answer(files: tuple[str, ...], options: Options) -> CallStacks:
 
 def _title(found: CallStacks) -> str:
     if found.since_call is not None:
-        return f"What process {found.pid} had more of after call {found.call:,} than after call {found.since_call:,}"
-    return f"What process {found.pid} had in use after call {found.call:,}"
+        return f"Memory that process {found.pid} got from call {found.since_call:,} to call {found.call:,}"
+    return f"Memory that process {found.pid} had in use after call {found.call:,}"
 
 
 def _render(shown: Shown[CallStacks, Options]) -> str:
@@ -82,22 +84,24 @@ def _render(shown: Shown[CallStacks, Options]) -> str:
 
 COMMAND = Command(
     noun="stacks",
-    summary="Show which stacks allocated what a program had in use",
-    text="""FILE is a trace of 'gdbheap trace --stacks'. The blocks are those in use at the peak, unless --at or
-    --diff is given. Sampled stacks give estimates.""",
+    summary="Show which stacks allocated the memory that a program used",
+    text="""FILE is a trace that 'gdbheap trace --stacks' wrote. The figures count the blocks that were in use at the
+    peak, unless --at or --diff is given. If stacks were sampled, the figures are estimates.""",
     example="gdbheap stacks --svg=peak.svg",
-    details="""A stack has the frames of Python and of C, in their order. A block belongs to the realloc that last gave
-    it its size. Sites come first: the innermost line of Python of each stack, or its innermost function. The stacks
-    with the most bytes follow. `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw all stacks.
+    details="""A stack contains frames of Python and of C, in the order of the calls. If a block was resized, the stack
+    of its last realloc counts. A table of sites comes first. A site is the innermost line of Python of a stack, or its
+    innermost function. The stacks with the most bytes follow the table. `--format`, `--folded`, `--svg`, `--speedscope`
+    and `--pprof` draw all stacks.
 
     If stacks were sampled, the figures are estimates. A block of s bytes has a stack with probability p = 1 -
-    exp(-s/mean), and counts 1/p times. The mean error of a sum is at most the square root of the sum times the mean. A
-    sum of 100 MiB with a stack every 512 KiB has an error of 7 MiB. `--diff` subtracts the figures after the first call
-    from those after the second. Pictures leave out stacks that became smaller.
+    exp(-s/mean), and counts 1/p times. Here, mean is the average number of bytes between two samples. The mean error of
+    a sum is at most sqrt(sum × mean). If a stack was recorded every 512 KiB, a sum of 100 MiB has an error of 7 MiB.
+    `--diff` subtracts the figures after call A from the figures after call B. Pictures do not show stacks that have
+    fewer bytes after call B.
 
-    Names of functions come from files on this machine that have the recorded build-ids. Without symbols, functions have
-    a file and an address. A Python frame is a function with file and line, of CPython 3.7 to 3.14 with a GIL. Other
-    interpreters have only frames of C.""",
+    Names of functions come from files on this machine that have the recorded build-ids. A function without a symbol is
+    shown as a file and an address. A Python frame is shown as a function with its file and line. gdbheap records such
+    frames in CPython 3.7 to 3.14 with a GIL. Other interpreters have only frames of C.""",
     needs=FILES,
     options=Options,
     answer=_answer,

@@ -29,7 +29,7 @@ class Options(Writing):
     growth: int | None = valued(
         "--growth",
         "N",
-        "replay and list arena growths, with holes before N of them",
+        "replay and list arena growths, with holes before the N largest",
         None,
         number_or_all("a number of growths"),
     )
@@ -55,7 +55,7 @@ def _answer(path: str, options: Options) -> CallStats:
 def _growth(path: str, pid: int, count: int | None) -> list[Growth]:
     from gdbheap.tracing.arena_growths import growths
 
-    with shown("looking at growths") as progress:
+    with shown("examining arena growths") as progress:
         return growths(path, pid, count, progress)
 
 
@@ -66,27 +66,29 @@ def _render(shown: Shown[CallStats, Options]) -> str:
 COMMAND = Command(
     noun="calls",
     summary="Summarize a trace: bytes in use over time, peak, lifetimes",
-    text="""FILE is a trace of 'gdbheap trace'. Bytes are the requested ones. A lifetime is the number of calls from a
-    block's allocation to its release.""",
+    text="""FILE is a trace that 'gdbheap trace' wrote. Bytes are the bytes that the program requested. A lifetime is
+    the number of calls from a block's allocation to its release.""",
     example="gdbheap calls --svg=live.svg",
-    details="""The calls of one process are analysed, in their order. Usable bytes are those of
-    malloc_usable_size().
+    details="""gdbheap analyses the calls of one process, in their order. Usable bytes are the sizes that
+    malloc_usable_size() returns.
 
-    Cumulated bytes have two bounds. The upper bound counts the size of each call that returned a block. The lower bound
-    counts only the bytes that a realloc adds to its block. Lifetimes count the calls of all threads. A realloc
-    continues a life, wherever it moves the block. A block is temporary if the next call of its own thread releases it.
-    heaptrack asks for the process's next call instead, and sees a realloc as a release and an allocation. Half of the
-    released blocks lived no longer than the median, nine tenths no longer than the 90 %. Both are at most 1/128 too
-    high, and exact below 256. Lifetimes in seconds are less exact: the trace has a timestamp for every 256 events.
+    Cumulated bytes are all bytes that were ever allocated, given as two bounds. The upper bound counts the size of each
+    call that returned a block. The lower bound counts only the bytes that a realloc adds to its block. A lifetime
+    counts the calls of all threads. A realloc does not end a lifetime, even if it moves the block. A block is temporary
+    if its thread's next call after the allocation releases it. heaptrack looks at the process's next call instead, and
+    treats a realloc as a release and an allocation. Half of the released blocks lived at most as long as the figure
+    "half". Nine tenths lived at most as long as the figure "90 %". Both figures are at most 1/128 too high, and exact
+    below 256. Lifetimes in seconds are less exact, because the trace has a timestamp only for every 256 events.
 
-    A curve has at most 2,048 points: the last value of a run of calls, and the most bytes in it. The peak is therefore
-    visible. Sizes are added up in steps of 16 bytes below 32 KiB, and of 32 KiB below 64 MiB. gdbheap needs memory for
-    the blocks in use, not for the calls. docs/calls.md says more.
+    A curve has at most 2,048 points, and each point stands for a run of calls. It has the last value of the run, and
+    the most bytes in the run. The peak is therefore always visible. Sizes are grouped in steps of 16 bytes below 32
+    KiB, and of 32 KiB below 64 MiB. gdbheap needs memory for the blocks in use, but not for each call. docs/calls.md
+    says more.
 
-    `--growth` replays the calls as the program made them (docs/replay.md). It lists the calls for which an arena had to
-    grow: by how much, and by how much the largest free chunk was too small. gdbheap looks for the largest hole before
-    the N largest growths, or before each if N is all. The main arena grows when the break rises, another arena when one
-    of its heaps becomes larger than ever.""",
+    `--growth` replays the calls as the program made them (docs/replay.md). It lists the calls that made an arena grow.
+    Each row shows by how much the arena grew, and by how much the largest free chunk was too small. Before each of the
+    N largest growths, gdbheap looks for the largest hole; N may be all. The main arena grows when the program break
+    rises. Another arena grows when one of its heaps becomes larger than ever before.""",
     needs=LOG,
     options=Options,
     answer=_answer,

@@ -31,9 +31,9 @@ class Options(Called):
     address: int | None = valued(
         "--block", "ADDRESS", "match realloc and free of the block at ADDRESS", None, parse_address
     )
-    grows: bool = switch("--grows", "match calls that get memory from the kernel, whatever their size")
-    count: int | None = valued("--count", "N", "stop after N calls; 0: no limit [default: 1]", 1, whole_number)
-    duration: float | None = duration("stop after TIME, however many calls came")
+    grows: bool = switch("--grows", "match calls of any size that get memory from the kernel")
+    count: int | None = valued("--count", "N", "stop after N matching calls; 0: no limit [default: 1]", 1, whole_number)
+    duration: float | None = duration("stop after TIME, even if fewer calls matched")
     seccomp: bool = under_seccomp()
 
 
@@ -41,12 +41,14 @@ def _answer(process: LocalProcess, options: Options) -> Catch:
     from gdbheap.following.catch import FUNCTIONS, Wanted, catch
 
     if options.function not in FUNCTIONS:
-        raise UsageError(f"heap catch: {options.function!r} is none of {', '.join(FUNCTIONS)}")
+        raise UsageError(f"heap catch: {options.function!r} is not one of {', '.join(FUNCTIONS)}")
     sizes = (options.size, options.min, options.max, options.address)
     if options.grows and (options.function == "free" or any(value is not None for value in sizes)):
-        raise UsageError("heap catch: --grows is about malloc, calloc and realloc, of whatever size and block")
+        raise UsageError(
+            "heap catch: --grows works only with malloc, calloc and realloc, and without a size or --block"
+        )
     if options.address is not None and options.function not in ("realloc", "free"):
-        raise UsageError(f"heap catch: {options.function} is about no block that there is: leave out --block")
+        raise UsageError(f"heap catch: {options.function} does not take a block: leave out --block")
     with until_told() as is_told:
         wanted = Wanted(
             options.function, options.size, options.min, options.max, options.address, options.grows,
@@ -66,17 +68,17 @@ def _render(shown: Shown[Catch, Options]) -> str:
 COMMAND = Command(
     noun="catch",
     summary="Stop at a malloc call of a given size and show its stack",
-    text="""In a shell the process then runs on, in gdb it stays at the call. The process itself compares the sizes,
-    so that other calls take only about 2 ns longer.""",
+    text="""In a shell, the process runs on after the call; in gdb, it stays stopped at the call. The process itself
+    compares the sizes, so that calls that do not match take only about 2 ns longer.""",
     example="heap catch realloc --size=8880819",
-    details="""The stack has the frames of Python and of C, in their order. A few instructions at the function's
-    beginning do the comparison. gdb's conditional breakpoint costs each call a tenth of a millisecond or more. The
-    instructions are taken out at the end. After kill -9 the instructions may stay, and cost a few system calls when a
-    thread meets them (docs/growth.md).
+    details="""The stack contains frames of Python and of C, in the order of the calls. gdbheap adds a few instructions
+    at the beginning of the function, which compare the sizes. A conditional breakpoint of gdb would slow down each call
+    by a tenth of a millisecond or more. gdbheap removes the instructions at the end. After kill -9, the instructions
+    may stay. They then cost a few system calls when a thread reaches them (docs/growth.md).
 
-    SIZE is the requested size; for calloc, it is the product of the two arguments. free does not know the requested
-    size. For free, SIZE matches every request that would get the block's chunk. These are a few sizes, or from 128 KiB
-    on the sizes of one page.""",
+    SIZE is the requested size; for calloc, it is the product of the two arguments. A call of free does not contain the
+    requested size. For free, SIZE matches if malloc would serve a request of SIZE bytes with a chunk of the block's
+    size. A few sizes share one chunk size. From 128 KiB on, all sizes within one page do.""",
     needs=CALLED,
     options=Options,
     answer=_answer,

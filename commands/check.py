@@ -23,22 +23,22 @@ def _render(shown: Shown[check.Check, Common]) -> str:
 COMMAND = Command(
     noun="check",
     summary="Check the heap for damage",
-    text="""A row is a damaged place, with what was expected and what was found. Places that a thread was changing
-    inside malloc do not count. The exit status is 1 if there is damage.""",
+    text="""A row is a damaged place: what gdbheap expected there, and what it found. Places that a thread inside malloc
+    was changing do not count. The exit status is 1 if there is damage.""",
     example="heap check",
-    details="""gdbheap walks every region of every allocator:
+    details="""gdbheap walks every region of every allocator, and checks these parts:
 
-    - glibc: every size, PREV_INUSE and prev_size, the top chunk, the arenas' own sums, and the arena and mmapped
-      flags; the links of all bins, fast bins and thread caches, with safe-linking.
+    - glibc: every size, PREV_INUSE and prev_size, the top chunk, the arenas' own sums, and the arena and mmapped flags;
+      the links of all bins, fast bins and thread caches, with safe-linking.
     - pymalloc: every pool's header and list of free blocks.
-    - mimalloc, CPython's own or a library: every segment's table of slices (of 3.x the map of pages); every page's
-      three lists against its count of used blocks.
-    - jemalloc: every extent in its tree, and every slab's bitmap against its count of free regions.
-    - tcmalloc: every span in its map of pages, and its free blocks against its count of the others.
+    - mimalloc, CPython's own or a library: every segment's table of slices (in 3.x, the map of pages); every page's
+      three lists, compared with its count of used blocks.
+    - jemalloc: every extent in its tree; every slab's bitmap, compared with its count of free regions.
+    - tcmalloc: every span in its map of pages; the span's free blocks, compared with its count of used blocks.
 
-    If glibc ended the program by abort(), the first line is glibc's message. The block to blame follows: the one before
-    the damage, the one freed twice, or the one into which a pointer points. Then come the path to the block, and the
-    functions that called malloc or free.
+    If glibc ended the program by abort(), the first line is glibc's message. The next line names the block to blame:
+    the block before the damage, the block that was freed twice, or the block into which a pointer points. The path to
+    the block follows, and the functions that called malloc or free.
 
     When a process stops, a thread inside malloc may have changed only half of a list. A place that the thread was
     changing is named "caught inside malloc".""",

@@ -23,13 +23,13 @@ def _render(shown: Shown[check_advice.CheckAdvice, Common]) -> str:
 COMMAND = Command(
     noun="check-advice",
     summary="Check whether an advised setting is active",
-    text="""Call it after you have restarted the program with a setting that a finding names. The answer says whether
-    malloc uses the setting, and how much memory of the affected kind is left.""",
+    text="""Run this command after you have restarted the program with a setting that a finding names. The answer says
+    whether malloc uses the setting, and how much memory of the affected kind is left.""",
     example="heap check-advice",
-    details="""The initial environment, as the kernel keeps it, says whether the program was started with the setting.
-    malloc's own mp_ says whether the value is in force. The next lines are the settings that `heap` advises now. `heap
-    trim` says what malloc_trim(0) would return, or what the call returned. `--no-text` shows values other than numbers
-    by their lengths.""",
+    details="""The kernel keeps the initial environment, which says whether the program was started with the setting.
+    malloc's own variable mp_ says whether the value is in force. A list shows the settings that `heap` advises now.
+    `heap trim` says how much malloc_trim(0) would return, or how much the call returned. If `--no-text` is given, a
+    value that is not a number is shown by its length.""",
     needs=TARGET,
     options=Common,
     answer=_answer,

@@ -28,7 +28,7 @@ def _arena(text: str) -> ArenaChoice:
         return ArenaChoice(0, "glibc")
     of, _, index = text.rpartition(":")
     if not (index.isascii() and index.isdecimal() and len(index) < 9):
-        raise ValueError(f"{text!r} is no arena: main, or one that 'heap arenas' lists, by its index")
+        raise ValueError(f"{text!r} is not an arena: give main, or an index that 'heap arenas' lists")
     return ArenaChoice(int(index), of or None)
 
 
@@ -46,28 +46,32 @@ class Options(Pictured):
     minimum: int = valued("--min", "SIZE", "skip blocks smaller than SIZE, headers included", 0, parse_size)
     maximum: int | None = valued("--max", "SIZE", "skip blocks larger than SIZE", None, parse_size)
     arena: ArenaChoice | None = valued(
-        "--arena", "ARENA", "show one arena: main, an index of 'heap arenas', or jemalloc:INDEX", None, _arena
+        "--arena", "ARENA", "show one arena: main, an index from 'heap arenas', or jemalloc:INDEX", None, _arena
     )
     type: str | None = valued("--type", "GLOB", "show only objects and classes whose full name matches GLOB", None, str)
     by: str | None = valued(
-        "--by", "WHAT", "group used blocks by type, or by jemalloc's sampled stack", None, one_of(("type", STACK))
+        "--by",
+        "WHAT",
+        "group used blocks by type, or by the stack that jemalloc sampled",
+        None,
+        one_of(("type", STACK)),
     )
 
     def check(self) -> None:
-        """Raise UsageError for options that do not fit the wanted table."""
+        """Raise UsageError for options that do not fit the table that --by asks for."""
         super().check()
         if self.draws and self.by != STACK:
-            raise UsageError("heap chunks: only the stacks that jemalloc has sampled are a tree: --by=stack")
+            raise UsageError("heap chunks: only stacks that jemalloc sampled can be drawn: add --by=stack")
         if self.by is not None:
             self._check_kinds(f"--by={self.by}")
         elif self.sort not in chunks.ORDERS:
-            raise UsageError(f"heap chunks: chunks cannot be sorted by {self.sort}, but by {', '.join(chunks.ORDERS)}")
+            raise UsageError(f"heap chunks: chunks cannot be sorted by {self.sort}, only by {', '.join(chunks.ORDERS)}")
 
     def _check_kinds(self, by: str) -> None:
         if self.type is not None or self.arena is not None or self.minimum or self.maximum is not None:
-            raise UsageError(f"heap chunks: {by} is about all used blocks; leave out --type, --arena, --min and --max")
+            raise UsageError(f"heap chunks: {by} groups all used blocks: leave out --type, --arena, --min and --max")
         if self.states != chunks.STATES:
-            raise UsageError(f"heap chunks: {by} is about used blocks; leave out --state")
+            raise UsageError(f"heap chunks: {by} groups only used blocks: leave out --state")
 
 
 Answer = Union[chunks.Chunks, block_kinds.BlockKinds, sampled_stacks.SampledStacks]
@@ -95,7 +99,7 @@ def _by_stack(heap: Heap, options: Options) -> sampled_stacks.SampledStacks:
     from gdbheap.report.formats.trees import sampled_tree
 
     found = sampled_stacks.sampled_stacks(heap, by_count)
-    draw(options, sampled_tree(found), "What sampled blocks in use came from", ALLOCATED)
+    draw(options, sampled_tree(found), "Stacks that allocated the sampled blocks in use", ALLOCATED)
     return replace(found, rows=found.rows[: options.top])
 
 
@@ -110,32 +114,33 @@ def _render(shown: Shown[Answer, Options]) -> str:
 COMMAND = Command(
     noun="chunks",
     summary="List single blocks: address, size, state and content",
-    text="""A row has malloc's pointer, the size with its header, the state, the free list, and the content. The
+    text="""A row is a block: malloc's pointer, the size with the header, the state, the free list, and the content. The
     totals count all blocks that match.""",
     example="heap chunks --state=used --min=1M",
     details="""A used block's content is its Python object, the object that owns it, or what its bytes look like. A
-    small bin holds one size; a large bin is named by its smallest size. Recently freed chunks are in the unsorted bin.
-    Python objects of up to 512 bytes are in pymalloc's pools, unless pymalloc is off. A large block (mmap) is in no
-    arena.
+    small bin holds chunks of one size; a large bin is named after its smallest size. Recently freed chunks are in the
+    unsorted bin. Python objects of up to 512 bytes are in pymalloc's pools, unless pymalloc is off. A large block
+    (mmap) belongs to no arena.
 
-    `--state` takes several states with commas. A free block is in a bin, or in another allocator's slab, span, page or
-    group. The state tcache means a thread's cache of any allocator. `--type` takes `*`, `?` and `[...]`. It matches
-    Python types, classes of C++ and Rust, and the other names in the column of contents.
+    `--state` takes several states, separated by commas. A free block is in a bin, or in another allocator's slab, span,
+    page or group. A block with the state tcache is in a thread's cache, of any allocator. The GLOB of `--type` may
+    contain `*`, `?` and `[...]`. It matches Python types, classes of C++ and Rust, and the other names in the column of
+    contents.
 
-    The blocks of another allocator that gdbheap walks are listed, too, without a header. Their states are used, free
-    and tcache. Room for more blocks on their pages counts as free.
+    Blocks of another allocator that gdbheap walks are listed, too. These blocks have no header. Their states are used,
+    free and tcache. Room for more blocks on their pages counts as free.
 
-    A used block of C, C++ or Rust has a name if something proves what it is. A vtable proves a C++ object. Links that
-    agree with a container's count prove nodes and buffers of containers of C++ and Rust. Objects of `Box<dyn Trait>`,
-    OpenSSL's SSL_CTX and SSL, and PostgreSQL's memory contexts have names, too. A Rust type needs symbols.
+    A used block of C, C++ or Rust has a name only if something proves what the block is. A vtable proves a C++ object.
+    Links that agree with a container's count prove nodes and buffers of containers of C++ and Rust. Objects of `Box<dyn
+    Trait>`, OpenSSL's SSL_CTX and SSL, and PostgreSQL's memory contexts have names, too. A Rust type needs symbols.
 
-    `--by=type` has a row for each of these kinds, most bytes first, or with `--sort=count` most blocks first. Vectors,
-    strings and hash tables show their capacity, and how much of it is filled. Blocks of Python's own allocator are left
-    out, and other blocks of Python's objects have no kind.
+    `--by=type` shows a row for each of these kinds. Rows with the most bytes come first, or with `--sort=count` rows
+    with the most blocks. Rows of vectors, strings and hash tables show their capacity, and how much of it is filled.
+    Blocks of Python's own allocator are left out, and other blocks of Python's objects have no kind.
 
     `--by=stack` needs a jemalloc that samples allocations (MALLOC_CONF=prof:true). It lists the stacks of the sampled
-    blocks in use, most bytes first. `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw all of them,
-    without jemalloc's own frames.""",
+    blocks in use, most bytes first. `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw all these
+    stacks, without jemalloc's own frames.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -18,7 +18,7 @@ def _answer(heap: Heap, options: Pictured) -> contexts.Contexts:
     if options.draws:
         from gdbheap.report.formats.trees import contexts_tree
 
-        draw(options, contexts_tree(found), "What memory contexts have")
+        draw(options, contexts_tree(found), "Memory of the memory contexts")
     return found
 
 
@@ -30,16 +30,16 @@ COMMAND = Command(
     noun="contexts",
     summary="List the memory contexts of a PostgreSQL backend",
     text="""A row is a memory context: its bytes from malloc, how many of them are free, its depth below
-    TopMemoryContext, its name and its purpose. The first table adds up the contexts of each name.""",
+    TopMemoryContext, its name and its purpose. The first table adds up the contexts that have the same name.""",
     example="heap contexts --top=10",
-    details="""The figures are total_bytes, free_bytes and used_bytes of the view pg_backend_memory_contexts. gdbheap
-    reads them from any backend or core, also while a query runs, without asking the server. gdbheap knows the memory
+    details="""The figures equal total_bytes, free_bytes and used_bytes of the view pg_backend_memory_contexts. gdbheap
+    reads them from any backend or core, even while a query runs, without asking the server. gdbheap knows the memory
     contexts of PostgreSQL 13 to 18; other programs have none.
 
-    `--sort=tree` lists each context before those below it. `--format`, `--folded`, `--svg`, `--speedscope` and
+    `--sort=tree` lists each context before the contexts below it. `--format`, `--folded`, `--svg`, `--speedscope` and
     `--pprof` draw this tree. A context's free bytes are drawn as one of its children; purposes are not shown. Contexts
-    more than 100 levels down are merged into one, "deeper levels". A tree of more than 20,000 contexts has fewer
-    levels.""",
+    more than 100 levels down are merged into one, "deeper levels". If there are more than 20,000 contexts, fewer levels
+    are drawn.""",
     needs=TARGET,
     options=Pictured,
     answer=_answer,

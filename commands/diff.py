@@ -35,21 +35,21 @@ def _render(shown: Shown[Difference, Options]) -> str:
 COMMAND = Command(
     noun="diff",
     summary="Show what changed between snapshots",
-    text="""A state is a snapshot, or a process or a core now; the last one is compared with the first. Three states or
-    more also show which figures only rise.""",
+    text="""A state is a snapshot, or the present state of a process or a core. The last state is compared with the
+    first. Three or more states also show which figures only rise.""",
     example="heap diff second.heap",
-    details="""In gdb all states are snapshots; a single one is compared with gdb's target. The first line says which
-    holders grew. A table follows for each kind of change: holders, ledger, types, block sizes, retained bytes, arenas,
-    holes and findings. The ledger's changes add up to the change of RSS. Holes are listed if they are new or gone, with
-    the blocks that pin them.
+    details="""In gdb, all states are snapshots. A single snapshot is compared with gdb's target. The first line says
+    which holders grew. A table follows for each kind of change: holders, ledger, types, block sizes, retained bytes,
+    arenas, holes and findings. The ledger's changes add up to the change of RSS. Holes are listed if they are new or
+    gone, with the blocks that pin them.
 
-    The machine's start, the process id and its start time identify a process. Addresses then identify arenas, holes and
-    objects. Otherwise paths identify objects, and holes are not compared. If several objects retain the same, the
-    innermost one is named.
+    The machine's start, the process id and the process's start time identify a process. In states of one process,
+    addresses identify arenas, holes and objects. In states of different processes, paths identify objects, and holes
+    are not compared. If several objects retain the same blocks, the innermost object is named.
 
-    Three states or more show which figures rose from each state to the next, and how fast. If the control group has a
-    limit, or `--limit` gives one, a line says when RSS reaches it. A block counts as kept if its address has a block of
-    the same size and type; it may be another one.""",
+    Three or more states show which figures rose from each state to the next, and how fast. If the control group has a
+    limit, or `--limit` gives one, a line predicts when RSS reaches it. A block counts as kept if its address has a
+    block of the same size and type. It may be a different block.""",
     needs=LOOKS,
     options=Options,
     answer=_answer,

@@ -15,7 +15,7 @@ __all__ = ["COMMAND"]
 
 def _answer(programs: Programs, options: Common) -> Doctor:
     if len(programs.pids) > 1:
-        raise UsageError("gdbheap doctor: one process at a time, or none")
+        raise UsageError("gdbheap doctor: give one process, or none")
     return doctor(programs.named()[0] if programs.pids else None)
 
 
@@ -26,14 +26,14 @@ def _render(shown: Shown[Doctor, Common]) -> str:
 COMMAND = Command(
     noun="doctor",
     summary="Check permissions, and show the command that helps",
-    text="""Nothing is stopped and nothing is changed. Without a process, doctor checks gdbheap itself.""",
+    text="""doctor stops no process and changes nothing. Without a process, doctor checks gdbheap itself.""",
     example="gdbheap doctor",
-    details="""Each file of a process that gdbheap reads has a line with the kernel's answer. Everybody may read
-    status. The same user may read maps, smaps_rollup and pagemap. mem is the process's memory. A line says whether
-    a control group counts the process's memory. One line names the obstacle: another user, Yama, a tracer,
-    capabilities, a user namespace, a security module, seccomp or hidepid. The next line is the command that helps
-    here: sudo, docker, podman, kubectl debug or systemd-run. The exit status is the one that a command that reads
-    the process would have.""",
+    details="""Each file of a process that gdbheap reads has a line with the kernel's answer. Every user may read the
+    file status. The user who owns the process may read maps, smaps_rollup and pagemap. The file mem is the process's
+    memory. A line says whether a control group counts the process's memory. One line names the obstacle: another user,
+    Yama, a tracer, capabilities, a user namespace, a security module, seccomp or hidepid. The next line is the command
+    that helps here: sudo, docker, podman, kubectl debug or systemd-run. The exit status is the same as for a command
+    that reads the process.""",
     needs=MAYBE_PROCESS,
     options=Common,
     answer=_answer,

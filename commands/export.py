@@ -40,7 +40,7 @@ NAMES = [table.name for table in TABLES]
 class Options(Several, Writing):
     """The options of gdbheap export."""
 
-    output: str = valued("-o", "DIR", "write DIR, FILE.heapsnapshot, or a URL (--partition)", "", str, needed=True)
+    output: str = valued("-o", "DIR", "write DIR, FILE.heapsnapshot, or a URL (with --partition)", "", str, needed=True)
     format: str = valued(
         "--format",
         "FORMAT",
@@ -52,14 +52,14 @@ class Options(Several, Writing):
     tables: tuple[str, ...] | None = valued(
         "--tables",
         "NAME,…",
-        "write only these tables, and snapshots (docs/data.md)",
+        "write only these tables, and the table snapshots (docs/data.md)",
         None,
         some_of(NAMES, (SNAPSHOTS,)),
     )
-    edges: bool = switch("--edges", "write edges and retained bytes beyond 2,000,000 blocks, too")
-    with_contents: bool = switch("--with-contents", "show dicts' keys in a heapsnapshot")
+    edges: bool = switch("--edges", "write edges and retained bytes even beyond 2,000,000 blocks")
+    with_contents: bool = switch("--with-contents", "show the keys of dicts in a heapsnapshot")
     partition: tuple[Part, ...] = valued(
-        "--partition", "KEY[=VALUE],…", "write a folder per value of keys such as host,pid", (), parse_partition
+        "--partition", "KEY[=VALUE],…", "write one folder for each value of keys such as host,pid", (), parse_partition
     )
 
 
@@ -69,22 +69,22 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
 
     path = options.output if is_url(options.output) else os.path.expanduser(options.output)
     if not path:
-        raise UsageError("gdbheap export: where to? -o DIR")
+        raise UsageError("gdbheap export: say where to write: -o DIR")
     if not sources:
-        raise NoTarget("no process that runs is meant by these words: 'heap ps' lists the programs")
+        raise NoTarget("no running process matches: 'heap ps' lists the programs")
     if len(sources) > 1 and not options.partition:
-        raise UsageError("gdbheap export: of several targets each needs a folder: --partition=host,pid")
+        raise UsageError("gdbheap export: each of several targets needs its own folder: --partition=host,pid")
     if is_url(path) and not options.partition:
-        raise UsageError("gdbheap export: what is put at a URL needs --partition, as --partition=host,day,pid")
+        raise UsageError("gdbheap export: a URL needs --partition, such as --partition=host,day,pid")
     if options.with_contents and options.format != HEAPSNAPSHOT:
-        raise UsageError("gdbheap export: no table has contents: --with-contents is for --format=heapsnapshot")
+        raise UsageError("gdbheap export: tables have no contents: --with-contents needs --format=heapsnapshot")
     check_contents("gdbheap export", options.with_contents, options.no_text)
     check_csv_safe("gdbheap export", options.csv_safe, f"--format={CSV}", options.format == CSV)
     if options.format == HEAPSNAPSHOT:
         if options.partition or options.tables:
-            raise UsageError("gdbheap export: heapsnapshot is one file of one target: no --partition, no --tables")
+            raise UsageError("gdbheap export: a heapsnapshot is one file: leave out --partition and --tables")
         if not path.endswith(f".{HEAPSNAPSHOT}"):
-            raise UsageError("gdbheap export: DevTools open only a file of that name: -o FILE.heapsnapshot")
+            raise UsageError("gdbheap export: DevTools opens only files named so: -o FILE.heapsnapshot")
         return export_graph(sources[0], path, options.mode)
     check(path, options.format, options.partition)
     missed: list[str] = []
@@ -96,9 +96,9 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
 def _gathered(sources: Sequence[Source], options: Options, missed: list[str]) -> Iterator[Gathered]:
     """Yield the tables of one source after another.
 
-    Of several sources, one that has ended is left out; if one cannot be read, ``missed`` gets the reason. If that is
-    true of all, the last error is raised. ``missed`` also gets the tables that were named in --tables and that a
-    snapshot lacks."""
+    If there are several sources, those that have ended are left out silently; for one that cannot be read, a reason is
+    added to ``missed``. If all fail, the last error is raised. Tables of --tables that a source does not have are also
+    added to ``missed``."""
     wanted = frozenset(NAMES if options.tables is None else options.tables)
     graph = True if options.edges or (options.tables is not None and "edges" in options.tables) else None
     failed: Exception | None = None
@@ -130,26 +130,27 @@ def _render(shown: Shown[Exported, Options]) -> str:
 COMMAND = Command(
     noun="export",
     summary="Export tables as Parquet, CSV or SQLite, or the graph",
-    text="""DIR appears once it is complete, and replaces an older export. The files hold no contents of strings,
+    text="""DIR appears only when it is complete, and replaces an older export. The files hold no contents of strings,
     bytes and keys. Parquet needs pyarrow: pip install 'gdbheap[parquet]'.""",
     example="gdbheap export -o tables",
     details="""The files are DIR/TABLE.parquet, DIR/TABLE.csv or DIR/heap.sqlite. The tables are snapshots (a row for
-    each export), ledger, findings, mappings, arenas, threads, holes, types, blocks, objects and edges. docs/data.md has
-    their columns with units. A snapshot has only the tables that were saved in it. A process runs on before anything is
-    written. A folder with other files in it is not replaced.
+    each export), ledger, findings, mappings, arenas, threads, holes, types, blocks, objects and edges. docs/data.md
+    lists their columns with units. If the target is a snapshot, only the tables that were saved in the snapshot are
+    written. A process runs on before anything is written. gdbheap does not replace a folder that contains other files.
 
     `--format=heapsnapshot` writes the graph of references as one file for the memory panel of Chrome's DevTools. An
-    address has the same number in all files of one process, so that the files can be compared. The 250,000 references
-    nearest to the roots have names: attributes, variables, indices, keys of dicts, or offsets if nothing is known. Keys
-    are shown with `--with-contents`, and always if they are names of attributes and modules.
+    address has the same number in all files of one process, so that DevTools can compare the files. The 250,000
+    references nearest to the roots have names: attributes, variables, indices or keys of dicts. If no name is known,
+    the offset is shown. Keys that are names of attributes and modules are always shown; other keys are shown only with
+    `--with-contents`.
 
     `--partition` writes each table into folders, like Hive: DIR/blocks/host=web1/pid=1234/data.parquet. DuckDB, Spark
-    and Trino read all processes of all hosts as one table (docs/fleet.md). These keys are filled in: host, pid,
-    program, day, time, container, boot_id, started, python, glibc and kind. Any other key needs a value. DIR may then
-    be a URL that fsspec knows, such as s3://bucket/heaps. It needs `gdbheap[remote]`, and the library of the storage
-    system. URLs of local files are refused. `--partition` allows several targets, also by `--name`, `--cgroup` and
-    `--children`. Rows of the table snapshots are written last. Targets, or tables of `--tables`, that could not be read
-    are named, and the status is 1. Targets that have ended meanwhile are not named.""",
+    and Trino can then read all processes of all hosts as one table (docs/fleet.md). These keys are filled in: host,
+    pid, program, day, time, container, boot_id, started, python, glibc and kind. Any other key needs a value. DIR may
+    then be a URL that fsspec knows, such as s3://bucket/heaps. A URL needs `gdbheap[remote]`, and the library of the
+    storage system. URLs of local files are refused. `--partition` allows several targets, which `--name`, `--cgroup`
+    and `--children` may choose. Rows of the table snapshots are written last. If a target, or a table of `--tables`,
+    could not be read, it is named, and the status is 1. Targets that ended meanwhile are not named.""",
     needs=SOURCES,
     options=Options,
     answer=_answer,

@@ -39,8 +39,8 @@ SORTS = {
 class Options(Pictured):
     """The options of heap."""
 
-    detail: bool = switch("--detail", "show each arena, kind of file mapping and kind of free memory")
-    quick: bool = switch("--quick", "skip the holders")
+    detail: bool = switch("--detail", "show each arena, each kind of file mapping and of free memory")
+    quick: bool = switch("--quick", "skip the search for holders")
     budget: float = valued(
         "--budget", "SECONDS", "spend at most SECONDS of CPU time on holders [default: 3]", BUDGET, seconds
     )
@@ -64,10 +64,10 @@ def _answer(heap: Heap, options: Options) -> ledger.Ledger:
 
 
 def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
-    """Return the ledger that is stored in a snapshot, as the options want it. Raises UsageError for options that need a
-    process or a core."""
+    """Return the ledger that is stored in a snapshot, in the form that the options ask for. Raises UsageError for
+    options that need a process or a core."""
     if options.draws or options.since is not None:
-        raise UsageError("gdbheap: a snapshot has no picture, and 'gdbheap diff' compares snapshots")
+        raise UsageError("gdbheap: a snapshot cannot be drawn, and 'gdbheap diff' compares snapshots")
     kept = look.snapshot.ledger
     lines = kept.ledger if options.detail else ledger.without_details(kept.ledger)
     findings = ordered(kept.findings)
@@ -84,7 +84,7 @@ def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
 
 
 def _draw(heap: Heap, options: Options) -> None:
-    """Write the ledger as a tree, divided by types if these are known."""
+    """Write the tree of the ledger, with types below the lines if types are known."""
     # Imported on use: imports take most of a command's start-up time.
     from gdbheap.answers.heap_map import heap_map
     from gdbheap.report.formats.trees import ledger_tree
@@ -101,7 +101,7 @@ def _draw(heap: Heap, options: Options) -> None:
 
 
 def _growth(heap: Heap, options: Options, held: MainHolders) -> tuple[Since | None, list[Finding]]:
-    """Return what changed since the snapshot of --since, and a finding about it if that snapshot is of the same
+    """Return what has changed since the snapshot of --since, and a finding about it if the snapshot is of the same
     process."""
     path = options.since
     if path is None:
@@ -130,36 +130,39 @@ def _render(shown: Shown[ledger.Ledger, Options]) -> str:
 COMMAND = Command(
     noun="",
     summary="Show where the memory went, who holds it and what to do",
-    text="""The page has a verdict, the largest holders, the findings with their fix, and the ledger: every byte of the
-    address space counts in one line, and the lines below a line add up to it.""",
+    text="""The page shows a verdict, the largest holders, the findings with their fix, and the ledger. Every byte of
+    the address space counts in one line of the ledger. The lines below a line add up to that line.""",
     example="heap --sort=virtual",
-    details="""The verdict says what is resident and in use, and how much freed memory the allocators keep.
+    details="""The verdict says how much memory is resident and in use, and how much freed memory the allocators keep.
 
-    Holders are variables, packages, globals, threads and runtimes with 5 % of RSS or more, at most five. Memory that no
-    allocator handed out is a holder from 4 MiB on. Examples are static variables, stacks, thread-local data, mapped
-    files and shared memory. The code of programs and libraries is a holder from half of RSS on.
+    Holders are variables, packages, globals, threads and runtimes that hold 5 % of RSS or more. At most five are shown.
+    Memory that no allocator handed out is shown as a holder from 4 MiB on. Examples are static variables, stacks,
+    thread-local data, mapped files and shared memory. The code of programs and libraries is shown as a holder from half
+    of RSS on.
 
-    gdbheap follows all references if that takes about 3 seconds of CPU time at most (7,500,000 blocks in use).
-    `--budget` sets another limit, `--detail` lifts it, and `--quick` skips the holders. The process runs on during the
-    search. A Python program with more blocks is examined in part: gdbheap follows the objects that modules and frames
-    reach. A holder then has "at least" the bytes that reference counts prove. Bytes without a proven holder are one
-    line, "not examined".
+    gdbheap follows all references if this takes at most about 3 seconds of CPU time (7,500,000 blocks in use).
+    `--budget` sets another limit, `--detail` removes the limit, and `--quick` skips the holders. The process runs on
+    during the search. A Python program with more blocks is examined in part: gdbheap follows the objects that modules
+    and frames reach. A holder then has "at least" the bytes that reference counts prove. Bytes without a proven holder
+    are shown in one line, "not examined".
 
     Findings name memory that could be returned or avoided, largest first, with tested advice (docs/findings.md).
     `--detail` also looks for findings that take longer in a large process. Suggested commands follow.
 
-    The ledger splits a resident page between its owners, byte by byte. The roots add up to the kernel's figures. Only
-    whole free pages can be returned to the kernel; the ledger counts these pages separately. Memory that gdbheap cannot
-    explain has a line of its own. Lines below 1 % of RSS are folded, unless `--detail` or `--sort` is given. `--sort`
-    orders the lines below each parent. `--json` has all lines.
+    The ledger splits a resident page between its owners, byte by byte. The top-level lines add up to the kernel's
+    figures. Only whole free pages can be returned to the kernel; the ledger counts these pages separately. Memory that
+    gdbheap cannot explain has a line of its own. Lines below 1 % of RSS are summed up in one line, unless `--detail` or
+    `--sort` is given. `--sort` orders the lines below each parent. `--json` prints all lines.
 
     `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw the resident memory, from RSS down. The tree
-    divides it by allocator, arena and state. Memory in use is divided by type, too.
+    divides this memory by allocator, arena and state. Memory in use is divided by type, too.
 
-    A sentence says so if RSS changes by 1 % and 1 MiB while gdbheap looks for holders. `--since` names the holders that
-    have grown since the snapshot FILE. TARGET may also be a snapshot: the page then shows the moment when it was taken.
+    If RSS changes by 1 % and 1 MiB while gdbheap looks for holders, a sentence says so. `--since` names the holders
+    that have grown since the snapshot FILE. TARGET may also be a snapshot: the page then shows the moment when it was
+    taken.
 
-    The exit status is 5 if most memory without files, and malloc's, is unexamined and there is no finding.""",
+    The exit status is 5 if three things are true: gdbheap cannot walk the program's malloc, this malloc has most memory
+    apart from files, and no finding exists.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

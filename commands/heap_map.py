@@ -51,12 +51,12 @@ def _render(shown: Shown[heap_map.HeapMap, Options]) -> str:
 COMMAND = Command(
     noun="map",
     summary="Draw each arena and mapping, cell by cell",
-    text="""A character is a cell of address space. A cell counts as in use from three quarters on, and as partly used
-    from one quarter on. The other cells are free but resident, free and returned, top, or other.""",
+    text="""Each character is a cell of address space. A cell is drawn as in use from three quarters on, and as partly
+    used from one quarter on. The other cells are free but resident, free and returned, top of a heap, or other.""",
     example="heap map --svg=heap.svg",
-    details="""The picture has malloc's arenas, large blocks (mmap), pymalloc's arenas and other memory, each on
-    lines of its own. It is in colour on a terminal, unless NO_COLOR is set. It is in ASCII if the terminal has nothing
-    else. A group's title says how much of it is in huge pages, if the kernel says so (Linux 6.7).""",
+    details="""The picture shows malloc's arenas, large blocks (mmap), pymalloc's arenas and other memory, each on
+    separate lines. It is in colour on a terminal, unless NO_COLOR is set. It uses only ASCII if the terminal supports
+    nothing else. A group's title says how much of the group is in huge pages, if the kernel reports it (Linux 6.7).""",
     needs=TARGET,
     options=Options,
     answer=_answer,

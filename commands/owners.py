@@ -18,7 +18,7 @@ from gdbheap.report.words.graph import render_owners
 
 __all__ = ["COMMAND"]
 
-# Memory that the list leaves out gets a line from this share of RSS on.
+# Memory that is not in the list is mentioned from this percentage of RSS on.
 MIN_PERCENT_OUTSIDE = 10
 
 
@@ -27,7 +27,7 @@ class Options(Pictured):
     """The options of heap owners."""
 
     minimum: int | None = valued(
-        "--min", "SIZE", "skip smaller blocks or arrays [default with --by=block: 1M]", None, parse_size
+        "--min", "SIZE", "skip blocks or arrays smaller than SIZE [default with --by=block: 1M]", None, parse_size
     )
     by: str = valued(
         "--by",
@@ -40,18 +40,19 @@ class Options(Pictured):
 
 def _answer(heap: Heap, options: Options) -> owners.Owners:
     if options.draws:
-        # A path may contain keys of dicts, and files must have no contents.
+        # A path may contain keys of dicts, but files must not have contents of the process's memory.
         heap.disclosure.contents = False
     found = owners.owners(heap, options.minimum, options.top, options.by)
     if options.draws:
         from gdbheap.report.formats.trees import owners_tree
 
-        draw(options, owners_tree(found), "Who holds what is in use")
+        draw(options, owners_tree(found), "Memory in use, by holder")
     return replace(found, **_outside(heap)) if options.by == owners.HOLDER else found
 
 
 def _outside(heap: Heap) -> dict[str, Any]:
-    """Return the bytes that the list leaves out because no allocator handed them out, if they are many."""
+    """Return the fields about memory that no allocator handed out and that is therefore not in the list. Empty if it is
+    little."""
     evidence = Evidence(heap, {})
     rows = unowned_holders(evidence, outside_holders(evidence))
     size = sum(row.bytes for row in rows)
@@ -67,39 +68,43 @@ def _render(shown: Shown[owners.Owners, Options]) -> str:
 COMMAND = Command(
     noun="owners",
     summary="List the variables and modules that hold the memory",
-    text="""A row is one holder: a package, a variable with what it reaches, a running frame, a library's data or a
-    thread. A block that two holders reach counts for the nearer one.""",
+    text="""A row is one holder: a package, a variable with everything that it reaches, a running frame, a library's
+    data or a thread. A block that two holders reach counts for the nearer one.""",
     example="heap owners --top=10",
-    details="""Each block in use is in one row. A package's row has its modules, classes and functions, and what only
-    these reach. A variable that holds much has a row of its own, named by its path. More rows are running frames, data
-    of libraries, the interpreter, tracemalloc's tables, and unreachable blocks. A library's static variable that holds
-    much has a row of its own, if a symbol names it. A holder with less than 2 % of the memory in use counts for its
-    package. Small packages share one row. A file that was loaded as several modules is one row. The share of RSS counts
-    resident bytes. Resident bytes have a column if a row has fewer of them than bytes in all.
+    details="""Each block in use counts in one row. The row of a package includes its modules, classes and functions,
+    and everything that only these reach. A variable that holds much has a row of its own, named by its path. Other rows
+    are running frames, data of libraries, the interpreter, tracemalloc's tables, and unreachable blocks. A library's
+    static variable that holds much has a row of its own, if a symbol names it. A holder with less than 2 % of the
+    memory in use counts for its package. Small packages share one row. A file that was loaded as several modules is one
+    row. The share of RSS counts only resident bytes. If a row has fewer resident bytes than bytes, a column shows the
+    resident bytes.
 
-    Memory that objects mapped counts for its holder: mmap.mmap, numpy.memmap, SharedMemory, mapped files of Arrow and
-    torch. Without its object, a shared mapping is unmapped. Its memory is freed only if no other process has the pages.
+    Memory that objects mapped counts for the holder of these objects: mmap.mmap, numpy.memmap, SharedMemory, mapped
+    files of Arrow and torch. A shared mapping is unmapped when its object is freed. Its memory is freed only if no
+    other process has the pages.
 
-    A program without Python has a row for each holder from which the shortest chains start. A global has its symbol, or
-    else its section, and the type of most of its bytes. Other rows are thread variables, mappings, PostgreSQL's memory
-    contexts of one name, and the objects in a Java heap. `--by=type` groups all blocks by kind. `--by=global` and
-    `--by=thread` group the blocks of globals, and those of threads.
+    In a program without Python, a row is a holder from which the shortest chains of pointers start. A global is named
+    by its symbol, or else its section, and by the type of most of its bytes. Other rows are thread variables, mappings,
+    PostgreSQL's memory contexts of one name, and the objects in a Java heap. `--by=type` groups all blocks by kind.
+    `--by=global` groups the blocks that globals hold; `--by=thread` groups the blocks that threads hold.
 
-    A row says "at least" if some references could not be read: `--max-stop` was over, or a core is truncated. Its bytes
-    are proven: the objects count no more references than gdbheap found. Bytes without a proven holder are one line,
-    "not examined", with the commands that examine them.
+    A row says "at least" if some references could not be read: the time of `--max-stop` was over, or a core is
+    truncated. The bytes of such a row are proven: the objects' reference counts do not exceed the references that
+    gdbheap found. Bytes without a proven holder are shown in one line, "not examined", with the commands that examine
+    them.
 
     `--by=block` lists each large block with its size, its Python object and the path from a root. The path is a Python
-    expression if there is one, else words. In a program without Python, the path names the offsets of the pointers.
+    expression if possible, or else in words. In a program without Python, the path names the offsets of the pointers.
     Shares of RSS leave out the pages of large blocks that are not resident.
 
     `--by=array` lists DataFrames, Series and Indexes (pandas, polars), Arrow tables and arrays, numpy arrays and torch
-    tensors, with their columns. Bytes are those of memory_usage(), estimated_size() and nbytes; a tensor has those of
-    its storage. Memory of Arrow's own allocators counts, too. A view has no row if an earlier row shows its memory. A
-    value that cannot be proven is left out, and a warning counts it. A row's retained bytes would be freed with the
-    object: a slice may retain more than it shows. The total counts each byte once.
+    tensors, with their columns. The bytes are those that memory_usage(), estimated_size() and nbytes return. A tensor
+    has the bytes of its storage. Memory of Arrow's own allocators counts, too. A view has no row if an earlier row
+    shows its memory. A value that cannot be proven is left out, and a warning counts such values. The retained bytes of
+    a row would be freed with the object: a slice may retain more than it shows. The total counts each byte once.
 
-    `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw the holders, with what they hold above them.""",
+    `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw the holders, and above each holder what it
+    holds.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

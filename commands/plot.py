@@ -29,7 +29,7 @@ class Options(Writing):
 def _answer(files: tuple[str, ...], options: Options) -> Plotted:
     form = os.path.splitext(options.file)[1][1:].lower()
     if form not in FORMS:
-        raise UsageError("gdbheap plot: where to? -o FILE.svg, -o FILE.png or -o FILE.html")
+        raise UsageError("gdbheap plot: say where to write: -o FILE.svg, -o FILE.png or -o FILE.html")
     check_writable(options.file)
     series = {file: read(file) for file in files}
     processes = [process for file, found in series.items() for process in curves_of(found, file) if process.curves]
@@ -51,14 +51,14 @@ def _render(shown: Shown[Plotted, Options]) -> str:
 
 COMMAND = Command(
     noun="plot",
-    summary="Plot a recording",
-    text="""Each of the 12 largest processes has a panel: RSS, malloc's memory with the freed part shaded, and
-    Python's arenas. Drawing needs matplotlib: pip install 'gdbheap[plot]'.""",
+    summary="Plot a recording that 'gdbheap record' wrote",
+    text="""Each of the 12 largest processes has a panel. The panel shows RSS, malloc's memory with the freed part
+    shaded, and Python's arenas. Drawing needs matplotlib: pip install 'gdbheap[plot]'.""",
     example="gdbheap plot -o memory.html",
-    details="""malloc's curves show its memory from the kernel, and the part in use. Python's curves show its arenas,
-    and the part in use. The gap between two curves is memory that the program freed. Marks show snapshots, other
-    programs (exec) and ends. An HTML page adds a table of the first, last and highest values; it needs no network and
-    no script.""",
+    details="""malloc's curves show the memory that it got from the kernel, and the part in use. Python's curves show
+    its arenas, and the part in use. The gap between the two curves is memory that the program freed. Marks show when a
+    snapshot was written, when the process ran another program (exec), and when it ended. An HTML page adds a table of
+    the first, last and highest values. The page needs no network and no script.""",
     needs=FILES,
     options=Options,
     answer=_answer,

@@ -30,15 +30,15 @@ SORTS = {
 class Options(Several):
     """The options of gdbheap processes."""
 
-    quick: bool = switch("--quick", "show the kernel's figures only: examine no heap, compare no pages")
+    quick: bool = switch("--quick", "show only the kernel's figures: do not examine heaps or compare pages")
 
 
 def _answer(programs: Programs, options: Options) -> Family:
     if not programs.are_named:
-        raise UsageError("gdbheap processes: which ones? PID…, --children, --name=REGEX or --cgroup=PATH")
+        raise UsageError("gdbheap processes: which processes? Give PID…, --children, --name=REGEX or --cgroup=PATH")
     named = programs.meant()
     if not named:
-        raise NoTarget("no process that runs is meant by these words: 'heap ps' lists the programs")
+        raise NoTarget("no running process matches: 'heap ps' lists the programs")
     return family(named, options.max_stop or None, options.quick, verdict_of=plain_verdict)
 
 
@@ -48,20 +48,20 @@ def _render(shown: Shown[Family, Options]) -> str:
 
 COMMAND = Command(
     noun="processes",
-    summary="Show what several processes have: private, shared, shareable",
-    text="""PSS divides each shared page among its processes; USS is what a process has alone. 'gdbheap PID PID' and
-    'gdbheap PID --children' call this command, too.""",
+    summary="Show the memory of several processes: private, shared, shareable",
+    text="""PSS divides each shared page among the processes that have it; USS is the memory that only one process has.
+    'gdbheap PID PID' and 'gdbheap PID --children' run this command, too.""",
     example="gdbheap processes --children",
-    details="""The first lines say what the processes have together, and give the verdict and the largest holder of
-    each. A row has RSS, PSS, USS, the heap's used and free bytes, what malloc_trim(0) would return, and the largest
-    finding.
+    details="""The first lines show the memory of all processes together, and the verdict and the largest holder of each
+    process. A row shows RSS, PSS, USS, the heap's used and free bytes, what malloc_trim(0) would return, and the
+    largest finding.
 
-    The kernel's figures are read while all processes are stopped, so that PSS adds up. Each process is then stopped by
-    itself. Its private pages are compared with its parent's or a sibling's, if both come from one exec. The answer says
-    which pages are not shared any more since the fork, and what wrote to them (docs/processes.md). It says what
-    gc.freeze() before the fork would save. It also counts equal pages of strings, bytes and numbers of several workers
-    that no parent has. Loading them before the fork would save these pages. A process that ends or cannot be read has a
-    note.""",
+    All processes are stopped while gdbheap reads the kernel's figures, so that PSS adds up. Each process is then
+    stopped separately. Its private pages are compared with the pages of its parent or a sibling, if both come from one
+    exec. The answer shows which pages are no longer shared since the fork, and what wrote to them (docs/processes.md).
+    It shows how much memory gc.freeze() before the fork would save. It also counts equal pages of strings, bytes and
+    numbers that several workers have, but no parent. Loading these values before the fork would save the pages. A note
+    marks each process that ends or cannot be read.""",
     needs=PROCESSES,
     options=Options,
     answer=_answer,

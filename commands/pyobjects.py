@@ -24,7 +24,7 @@ from gdbheap.report.words.values import render as render_values
 __all__ = ["COMMAND"]
 
 TYPE_ORDERS = ("together", "bytes", "own", "buffers", "count", "type")
-# The most unidentified blocks listed below the table.
+# At most this many blocks with unknown contents are listed below the table.
 MAX_UNIDENTIFIED_SHOWN = 5
 
 TYPE, LINE, VALUE, FILL = "type", "line", "value", "fill"
@@ -34,7 +34,7 @@ Answer = Union[
     pyobjects.PyObjects, instances.Instances, buffers.Buffers, tallies.Tallies, duplicates.ByValue, lines.Lines,
     groups.Groups, fill.Fills,
 ]  # fmt: skip
-# The names of orders in a table of buffers, where they differ from those of a table of types.
+# --sort's keys that have another name in a table of buffers than in a table of types.
 OF_BUFFERS = {"together": "bytes", "buffers": "bytes"}
 
 
@@ -42,29 +42,27 @@ OF_BUFFERS = {"together": "bytes", "buffers": "bytes"}
 class Options(Common):
     """The options of heap pyobjects."""
 
-    type: str | None = valued("--type", "GLOB", "show only types whose full name matches GLOB, totals too", None, str)
+    type: str | None = valued("--type", "GLOB", "show and total only types whose full name matches GLOB", None, str)
     listing: bool = switch("--list", "show one row per object")
     by: str = valued(
         "--by", "KEY", f"group by {', '.join(GROUPS[:-1])} or {GROUPS[-1]} [default: {TYPE}]", TYPE, one_of(GROUPS)
     )
-    group: str | None = valued(
-        "--group", "ATTRIBUTE", "show one row per value of this attribute (with --type)", None, str
-    )
+    group: str | None = valued("--group", "ATTRIBUTE", "show one row per value of ATTRIBUTE (with --type)", None, str)
     buffers: bool = switch("--buffers", "show one row per kind of buffer of each type")
 
     def check(self) -> None:
-        """Raise UsageError if more than one table is asked for, or for an order that the table does not have."""
+        """Raise UsageError if the options ask for more than one table, or for an order that the table does not have."""
         tables = [self.listing, self.buffers, self.group is not None, self.by != TYPE]
         if sum(tables) > 1:
-            raise UsageError("heap pyobjects: --list, --buffers, --group and --by are tables of their own; ask for one")
+            raise UsageError("heap pyobjects: --list, --buffers, --group and --by exclude each other: give one of them")
         if self.by == LINE and self.type is not None:
-            raise UsageError("heap pyobjects: --by=line is about all blocks; tracemalloc knows no types")
+            raise UsageError("heap pyobjects: --by=line counts all blocks, because tracemalloc knows no types")
         what, orders = self._orders()
         if self.sort not in orders:
-            raise UsageError(f"heap pyobjects: {what} cannot be sorted by {self.sort}, but by {', '.join(orders)}")
+            raise UsageError(f"heap pyobjects: {what} cannot be sorted by {self.sort}, only by {', '.join(orders)}")
 
     def _orders(self) -> tuple[str, tuple[str, ...]]:
-        """Return the table's name in messages, and the orders by which it can be sorted."""
+        """Return what the table is called in messages, and the keys by which it can be sorted."""
         if self.group is not None:
             return "--group", ("together", "bytes", "buffers", "count")
         if self.by != TYPE:
@@ -91,7 +89,7 @@ def _answer(heap: Heap, options: Options) -> Answer:
 
 
 def _by(heap: Heap, options: Options) -> Answer:
-    """Return the table that is grouped by another key than the type."""
+    """Return the table in which objects are grouped by something other than their type."""
     by_count = options.sort == "count"
     if options.by == LINE:
         return lines.lines(heap, by_count, options.top)
@@ -123,37 +121,37 @@ def _render(shown: Shown[Answer, Options]) -> str:
 COMMAND = Command(
     noun="pyobjects",
     summary="List the types of objects that hold the memory (Python)",
-    text="""An object's own bytes are its block with all headers. Buffers are other blocks that it owns: a dict's keys,
-    a list's items, a set's table. The totals count all types.""",
+    text="""An object's own bytes are its block with all headers. Buffers are other blocks that the object owns: a
+    dict's keys, a list's items, a set's table. The totals count all types.""",
     example="heap pyobjects --top=20 --sort=bytes",
-    details="""A block without a known owner is credited to whatever points to it: object, library or thread. Shares
-    of RSS leave out the pages of large blocks that are not resident. The largest unidentified blocks follow the table.
-    Their bytes look like zeros, text, pointers, data or a C++ class.
+    details="""A block without a known owner is credited to whatever points to it: object, library or thread. Shares of
+    RSS leave out the pages of large blocks that are not resident. A second table lists the largest unidentified blocks.
+    It says what their bytes look like: zeros, text, pointers, data or a C++ class.
 
-    The column mapped has memory that objects mapped, such as mmap.mmap. It appears if any object did so. These bytes
-    are in no allocator's block, and do not count as used.
+    The column mapped shows memory that objects mapped, such as mmap.mmap. The column appears only if there is such an
+    object. These bytes are in no allocator's block, and do not count as used.
 
-    If gdbheap cannot walk a program's own malloc, it lists only the Python objects in it that references reach. Their
-    sizes come from their own fields.
+    A program may have a malloc of its own that gdbheap cannot walk. gdbheap then lists only the Python objects in this
+    malloc that references reach. The sizes of these objects come from their own fields.
 
-    `--type` takes `*`, `?` and `[...]`.
+    The GLOB of `--type` may contain `*`, `?` and `[...]`.
 
-    `--buffers` has a row for each kind of buffer: how many, their bytes, what they are to their owner, and its type.
-    The rows add up to the column buffers. The role structure means memory that pointers reach.
+    `--buffers` shows a row for each kind of buffer: how many, their bytes, their role for the owner, and the owner's
+    type. The rows add up to the column buffers. The role structure means memory that pointers reach.
 
-    `--list` has a row for each object: address, own block, buffers, type, and a short text for the first 10,000. A
-    block that several objects share counts for each of them.
+    `--list` shows a row for each object: address, own block, buffers and type. The first 10,000 objects also have a
+    short text. A block that several objects share counts for each of them.
 
     `--by=size` groups by the size of an object's own block. `--by=length` groups by len(), for str, bytes, bytearray,
     list, tuple, dict, set and deque. `--by=module` groups by the module of the type. `--by=value` groups equal str,
-    bytes, numbers and tuples of these; see `heap duplicates`. `--by=fill` says how much of the room of list, bytearray,
-    dict and set is used, in items.
+    bytes, numbers and tuples of these; see `heap duplicates`. `--by=fill` shows how much of the room of list,
+    bytearray, dict and set is used, in items.
 
     `--by=line` reads tracemalloc's own table, if tracemalloc is on in the program. It counts blocks and requested bytes
-    for each line, as tracemalloc.take_snapshot() does, without a call.
+    for each line, as tracemalloc.take_snapshot() does, but calls nothing in the program.
 
-    `--group` needs `--type`, and has a row for each value of that attribute, such as `heap pyobjects --type=app.Session
-    --group=tenant_id`. Objects whose value could not be read are in no group.""",
+    `--group` shows a row for each value of ATTRIBUTE, and needs `--type`. An example is `heap pyobjects
+    --type=app.Session --group=tenant_id`. Objects whose value could not be read are in no group.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

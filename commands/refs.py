@@ -23,11 +23,11 @@ def _render(shown: Shown[refs.Refs, Addressed]) -> str:
 COMMAND = Command(
     noun="refs",
     summary="List what points to an object",
-    text="""A row is an object, a running function or memory that refers to it, with the reference's name. A word in
-    a C structure is uncertain: it may be stale.""",
+    text="""A row is an object, a running function or memory that refers to the object at ADDRESS. It shows the name of
+    the reference. A word in a C structure is uncertain, because it may be stale.""",
     example="heap refs 0x7f31c0de1230",
-    details="""A reference's name is an attribute, a key, an item or a local variable. A buffer (a dict's keys, a
-    list's items) counts as the object that owns it. A reference that a type's layout proves is certain.""",
+    details="""A reference's name is an attribute, a key, an item or a local variable. A buffer (a dict's keys, a list's
+    items) counts as the object that owns it. A reference is certain if a type's layout proves it.""",
     needs=TARGET,
     options=Addressed,
     answer=_answer,

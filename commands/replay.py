@@ -35,7 +35,7 @@ def _call(text: str) -> int:
         return LAST
     number = whole_number(text)
     if not 0 < number < LAST:
-        raise ValueError(f"{text!r} is no call: they are numbered from 1")
+        raise ValueError(f"{text!r} is not a call: calls are numbered from 1")
     return number
 
 
@@ -51,23 +51,31 @@ class Options(Writing):
 
     process: int | None = process_of_log()
     allocator: str | None = valued(
-        "--allocator", "LIB", "preload jemalloc, tcmalloc, mimalloc, a file, or glibc [default: recorded]", None, str
+        "--allocator",
+        "LIB",
+        "use jemalloc, tcmalloc, mimalloc, a library's path, or glibc [default: recorded]",
+        None,
+        str,
     )
     arena_max: int | None = valued("--arena-max", "N", "let glibc make at most N arenas", None, whole_number)
     mmap_threshold: int | None = valued(
         "--mmap-threshold", "SIZE", "let glibc map each block of SIZE or more separately", None, parse_size
     )
     trim_threshold: int | None = valued(
-        "--trim-threshold", "SIZE", "let glibc keep SIZE free at its heap's end", None, parse_size
+        "--trim-threshold", "SIZE", "let glibc keep SIZE free at the end of its heap", None, parse_size
     )
     tunables: dict[str, str] | None = valued(
         "--tunables", "NAME=VALUE[:…]", "set any glibc tunables, such as tcache_count=0", None, _tunables
     )
-    fill: bool = switch("--fill", "touch each page of a request, except calloc's")
+    fill: bool = switch("--fill", "touch each page of a requested block, except calloc's")
     mappings: bool = switch("--mappings", "repeat the program's own mmap, munmap and mremap")
-    stop_at: int | None = valued("--stop-at", "CALL", "wait after this call, to examine the process", None, _call)
-    frames: str | None = valued("--frames", "FOLDER", "write a film of the heap's map", None, str)
-    every: int | None = valued("--every", "N", "draw a map every N calls [default: makes 100]", None, whole_number)
+    stop_at: int | None = valued(
+        "--stop-at", "CALL", "wait after CALL, so that you can examine the process", None, _call
+    )
+    frames: str | None = valued("--frames", "FOLDER", "write a film of the heap's map into FOLDER", None, str)
+    every: int | None = valued(
+        "--every", "N", "draw a map every N calls [default: 100 maps in all]", None, whole_number
+    )
     what_if: bool = switch("--what-if", "try each allocator and tunable that could matter")
 
 
@@ -78,16 +86,16 @@ def _answer(files: tuple[str, ...], options: Options) -> Replayed:
     from gdbheap.tracing.what_if import what_if
 
     if len(files) > 1:
-        raise UsageError("gdbheap replay: one file at a time")
+        raise UsageError("gdbheap replay: give only one file")
     if options.what_if and (options.stop_at is not None or options.allocator is not None or _tuned(options)):
         raise UsageError("gdbheap replay: --what-if cannot be combined with --stop-at, an allocator or tunables")
     if options.frames is not None and (options.what_if or options.stop_at is not None):
         raise UsageError("gdbheap replay: --frames cannot be combined with --what-if or --stop-at")
     if options.every is not None and options.frames is None:
-        raise UsageError("gdbheap replay: --every is between two pictures of --frames=FOLDER")
+        raise UsageError("gdbheap replay: --every needs --frames=FOLDER")
     path = os.path.expanduser(files[0])
     fill = options.fill or options.what_if
-    with planned(path, options.process, fill, options.mappings, shown("making the plan")) as job:
+    with planned(path, options.process, fill, options.mappings, shown("planning the replay")) as job:
         base = recorded_setting(job.process.who, options.allocator)
         if options.what_if:
             return what_if(job, base, tell)
@@ -96,7 +104,7 @@ def _answer(files: tuple[str, ...], options: Options) -> Replayed:
 
 
 def _filmed(job: Job, setting: Setting, options: Options) -> Replayed:
-    """Replay once, and stop for each picture of the film."""
+    """Replay the calls once, and stop for each picture of the film."""
     from gdbheap.answers.heap_map import heap_map
     from gdbheap.heap import Heap
     from gdbheap.report.formats.film import CELLS, Film
@@ -107,8 +115,11 @@ def _filmed(job: Job, setting: Setting, options: Options) -> Replayed:
     every = max(1, calls // FRAMES) if options.every is None else options.every
     stops = range(every, calls, max(every, 1))
     if not 0 < every or len(stops) >= MAX_FRAMES:
-        raise UsageError(f"gdbheap replay: --every takes from {calls // MAX_FRAMES + 1:,} calls on: more are no film")
-    # With an allocator other than glibc, its mappings may be all that is known.
+        raise UsageError(
+            f"gdbheap replay: --every must be at least {calls // MAX_FRAMES + 1:,}: a film has at most"
+            f" {MAX_FRAMES:,} maps"
+        )
+    # For an allocator other than glibc, its mappings may be all that gdbheap knows.
     film = Film(os.path.expanduser(options.frames or ""), options.mappings or setting.library is not None, options.mode)
     film.prepare()
 
@@ -133,7 +144,7 @@ def _once(job: Job, setting: Setting, options: Options) -> Replayed:
         found, last = run(job, setting, with_gaps=True)
         return job.answer([found], last is None or last.fixed)
     if LAST > stop > job.content.calls:
-        raise UsageError(f"gdbheap replay: there are only {job.content.calls:,} calls")
+        raise UsageError(f"gdbheap replay: the trace has only {job.content.calls:,} calls")
 
     def wait(pid: int, calls: int) -> bool:
         return _wait(pid, calls, job.content.calls) if calls == stop or stop == LAST else True
@@ -144,7 +155,7 @@ def _once(job: Job, setting: Setting, options: Options) -> Replayed:
 
 
 def _tuned(options: Options) -> dict[str, str]:
-    """Return the glibc tunables of the options. Raises UsageError."""
+    """Return the glibc tunables that the options set. Raises UsageError."""
     own = {
         "arena_max": options.arena_max,
         "mmap_threshold": options.mmap_threshold,
@@ -158,17 +169,17 @@ def _tuned(options: Options) -> dict[str, str]:
 
 
 def _setting(base: Setting, options: Options) -> Setting:
-    """Return the setting under which the program ran, changed by the options. Raises UsageError."""
+    """Return the setting under which the program ran, with the tunables of the options. Raises UsageError."""
     from gdbheap.tracing.replay_settings import Setting
 
     tuned, library = _tuned(options), base.library
     if library is not None and tuned:
-        raise UsageError("gdbheap replay: tunables are glibc's, and another allocator is asked for")
+        raise UsageError("gdbheap replay: tunables work only with glibc, but this replay uses another allocator")
     return Setting(library, {} if library is not None else {**base.tunables, **tuned})
 
 
 def _wait(pid: int, calls: int, of: int) -> bool:
-    """Wait for Enter, which means to go on (True), or for Ctrl-C (False)."""
+    """Wait for Enter, which continues the replay (return True), or Ctrl-C, which ends it (return False)."""
     text = f"gdbheap: after call {calls:,} of {of:,} process {pid} waits (gdbheap {pid}, gdb -p {pid}); "
     with until_told() as told:
         print(f"{text}Enter goes on, Ctrl-C ends it", file=sys.stderr, flush=True)
@@ -179,7 +190,7 @@ def _wait(pid: int, calls: int, of: int) -> bool:
 
 
 def _is_typed() -> bool:
-    """Return whether a line was typed on the terminal; False without a terminal."""
+    """Wait a moment, and return whether a line was typed on the terminal. False if there is no terminal."""
     is_terminal = sys.stdin is not None and sys.stdin.isatty()
     ready, _, _ = select.select([sys.stdin] if is_terminal else [], [], [], LOOK_SECONDS)
     return bool(ready) and sys.stdin.readline() != ""
@@ -192,21 +203,24 @@ def _render(shown: Shown[Replayed, Options]) -> str:
 COMMAND = Command(
     noun="replay",
     summary="Replay a trace under another allocator",
-    text="""All calls of one process are made again, without the program, in their order and in their threads. Under
-    the same glibc, every block has its old address. Compare RSS only with --fill.""",
+    text="""replay makes all calls of one process again, without the program, in their order and in their threads. Under
+    the same glibc, every block has its old address. RSS is comparable only with --fill.""",
     example="gdbheap replay --what-if",
-    details="""`--stop-at` shows the program's heap at any call, as the addresses are the old ones. Another
-    allocator, and each glibc tunable, is tried on the same calls. docs/replay.md says what is repeated and what is not.
+    details="""`--stop-at` lets you examine the program's heap after any call, because the addresses are the old ones.
+    You can try the same calls under another allocator, or with any glibc tunable. docs/replay.md says what is repeated
+    and what is not.
 
-    RSS counts the allocator's pages, and at most what the kernel noted. A program writes to the memory that it
-    requests: RSS is like the program's only with `--fill`; `--what-if` implies it. The columns system and in use are as
-    malloc_stats() counts them. Holes have 1 MiB or more. These columns and holes are for glibc alone. Allocators that
-    return memory by the clock differ from run to run. A replay is also faster than the program was. `--what-if` runs
-    these clocked allocators three times, and shows the range of their peaks. The best setting is below the table, as it
-    is typed before a command. It is shown only if it saves more than one run differs from another by chance.
+    RSS counts the private pages that come with the calls. The kernel records its peak to within some hundred KiB. A
+    program writes to the memory that it requests. RSS is therefore similar to the program's only with `--fill`, which
+    `--what-if` implies. The columns system and in use count as malloc_stats() does. Holes have 1 MiB or more. Only
+    glibc has these columns and holes. Some allocators return memory after a time. Their results differ from run to run,
+    and a replay is also faster than the program was. `--what-if` runs these allocators three times, and shows the range
+    of their peaks. The line below the table is the best setting, as it is typed before a command. It is shown only if
+    it saves more than two runs differ by chance.
 
-    `--frames` writes a map of the heap after every N calls, and index.html, which plays them. `--mappings` repeats
-    private mappings; `--fill` touches their pages, too. `--stop-at` takes a call's number, or end.""",
+    `--frames` writes a map of the heap after every N calls, and index.html, which plays the maps as a film.
+    `--mappings` repeats the program's private mappings; with `--fill`, their pages are touched, too. `--stop-at` takes
+    a call's number, or end.""",
     needs=FILES,
     options=Options,
     answer=_answer,

@@ -33,13 +33,13 @@ class Options(Several, Writing):
 
     file: str = valued("-o", "FILE", "write the page to FILE.html", "", os.path.expanduser, needed=True)
     with_contents: bool = switch("--with-contents", "show the contents of keys in paths")
-    owners: bool = switch("--owners", "find holders also among more than 2,000,000 blocks")
+    owners: bool = switch("--owners", "find holders even if there are more than 2,000,000 blocks")
     process: int | None = process_of_log()
 
     def check(self) -> None:
         """Raise UsageError if FILE has a wrong ending or cannot be written, or if options exclude each other."""
         if not self.file.lower().endswith((".html", ".htm")):
-            raise UsageError("gdbheap report: where to? -o FILE.html")
+            raise UsageError("gdbheap report: say where to write: -o FILE.html")
         check_contents("gdbheap report", self.with_contents, self.no_text)
         check_writable(self.file)
 
@@ -70,8 +70,9 @@ def _answer(subject: Reported, options: Options) -> Page:
 
 
 def _made(subject: Reported, options: Options) -> _Made:
-    """Return the page, what it is about and what it lacks. Modules are imported on use: imports take most of a
-    command's start-up time."""
+    """Return the page, what it is about, and what is missing in it.
+
+    Modules are imported on use, because imports take most of a command's start-up time."""
     if isinstance(subject, Heap):
         return _of_target(subject, options)
     if isinstance(subject, tuple):
@@ -145,7 +146,7 @@ def _of_processes(programs: Programs, options: Options) -> _Made:
 
     pids = sorted({*programs.pids, *programs.now()})
     if not pids:
-        raise NoTarget("no process that runs is meant by these words: 'heap ps' lists the programs")
+        raise NoTarget("no running process matches: 'heap ps' lists the programs")
     found = family(pids, options.max_stop or None, False, verdict_of=plain_verdict)
     notes = [f"process {member.pid}: {member.note}" for member in found.rows if member.note]
     return _Made(PROCESSES, processes_page(found, time.time()), notes)
@@ -154,29 +155,30 @@ def _of_processes(programs: Programs, options: Options) -> _Made:
 def _render(shown: Shown[Page, Options]) -> str:
     answer = shown.answer
     told = f"The page is in {one_line(answer.file)} ({shown.style.bytes(answer.size)})."
-    return "\n".join([told, *(f"Not in it: {one_line(line)}" for line in answer.missing)])
+    return "\n".join([told, *(f"Missing from the page: {one_line(line)}" for line in answer.missing)])
 
 
 COMMAND = Command(
     noun="report",
-    summary="Write one HTML page to share",
-    text="""The page needs no network, no server, and for tables and pictures no script. TARGET may be processes, cores,
-    snapshots, a trace or recordings. The page holds no contents of strings, bytes and keys unless --with-contents is
-    given.""",
+    summary="Write a report as one HTML page to share",
+    text="""The page needs no network and no server, and its tables and pictures need no script. TARGET may be
+    processes, cores, snapshots, a trace or recordings. The page holds no contents of strings, bytes and keys unless
+    --with-contents is given.""",
     example="gdbheap report -o report.html",
-    details="""The verdict comes first, then the findings with lines to paste. The page shows holders, the ledger, a
-    map of the heap, holes and their pins. Types, owners with paths, threads, tasks, arenas and facts follow. All of it
-    is of one moment; a live process runs on once its memory is copied. Each unanswered part has one line with the
-    reason.
+    details="""The verdict comes first, then the findings with lines to paste. The page then shows holders, the ledger,
+    a map of the heap, holes and their pins. Types, owners with paths, threads, tasks, arenas and facts follow. All
+    answers are about one moment; a live process runs on once its memory is copied. Each unanswered part has one line
+    with the reason.
 
     For a snapshot, the page shows what was saved in it. For several snapshots, processes or cores, it shows what
-    changed from first to last, and which figures only rose. For a trace, it shows the totals, and the stacks of the
-    peak. For several processes, it shows what each has, what they share, and what wrote to their pages. `--children`,
-    `--name` and `--cgroup` choose several processes. For recordings, the page shows their curves, like `gdbheap plot`.
+    changed from first to last, and which figures only rose. For a trace, it shows the totals, and the stacks that had
+    memory in use at the peak. For several processes, it shows the memory of each, what they share, and what wrote to
+    their pages. `--children`, `--name` and `--cgroup` choose several processes. For recordings, the page shows their
+    curves, like `gdbheap plot`.
 
     The page has at most 1 MiB, whatever the target's size; long lists are cut. It forbids the browser to load anything.
-    `--with-contents` shows keys in paths, and no other contents. An older file is replaced once the new one is
-    complete. The exit status is 5 in the same case as that of `heap`. docs/report.md says more.""",
+    `--with-contents` shows keys in paths, and no other contents. An older file is replaced only when the new one is
+    complete. The exit status is 5 in the same case as for `heap`. docs/report.md says more.""",
     needs=REPORTED,
     options=Options,
     answer=_answer,

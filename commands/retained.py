@@ -46,35 +46,37 @@ def _render(shown: Shown[retained.Retained, Options]) -> str:
 COMMAND = Command(
     noun="retained",
     summary="List the objects that keep the most memory alive",
-    text="""An object retains its own block and every block that nothing else reaches: what would be freed with it.
-    Modules have rows only with --by=module.""",
+    text="""An object retains all memory that would be freed with it: its own block, and every block that nothing else
+    reaches. Modules have rows only with --by=module.""",
     example="heap retained --top=20 --by=type",
-    details="""An object has no row if the object that keeps it alive has one, in three cases. Both are of one type, as
-    in a linked list; or both retain the same to 1 %; or the inner one retains only itself. Modules and their dicts have
-    no rows, because what they hold has rows. An exception is a file that was loaded as several modules. Static
-    variables of libraries (by symbol), other data of libraries, and tracemalloc's tables have rows, too.
+    details="""An object has no row if the object that keeps it alive has a row, in three cases. First, both objects
+    have one type, as in a linked list. Second, both retain the same number of bytes, to 1 %. Third, the inner object
+    retains only itself. Modules and their dicts have no rows, because the objects that they hold have rows. An
+    exception is a file that was loaded as several modules. Static variables of libraries (by symbol), other data of
+    libraries, and tracemalloc's tables have rows, too.
 
-    "At most" counts blocks of C code that the object owns and that others may hold as well. A column names these other
-    holders. The bytes in the column retained are certain. A row of objects that retain the same has the path of the
-    outermost one that source code can write. The path is a Python expression if there is one, else words.
+    A figure with "at most" includes blocks of C code that the object owns and that others may hold. A column names
+    these other holders. The bytes in the column retained are certain. A row may stand for several objects that retain
+    the same. It shows the path of the outermost object that source code can name. The path is a Python expression if
+    possible, or else in words.
 
     Shares of RSS leave out the pages of large blocks that are not resident. Resident bytes have a column if they differ
     from all bytes. A share is unknown if the bytes without these pages exceed RSS.
 
-    Memory that objects mapped counts for them: mmap.mmap, numpy.memmap, SharedMemory, mapped files of Arrow and torch.
-    Without its object, memory that other processes map, too, is unmapped but not freed.
+    Memory that an object mapped counts for this object: mmap.mmap, numpy.memmap, SharedMemory, mapped files of Arrow
+    and torch. If other processes map the memory, too, it is unmapped with the object but not freed.
 
-    If some references could not be read, an object retains "at least" what is proven, and groups have no rows. Bytes
-    that nothing is proven to retain are one line, "not examined".
+    If some references could not be read, an object retains "at least" the proven bytes, and groups have no rows. Bytes
+    that no object is proven to retain are shown in one line, "not examined".
 
-    `--by=type` says what would be freed with all objects of a type, including what several of them hold together.
-    `--by=module` says what would be freed with a module and its dict. A possibly stale word counts as a reference to a
-    Python object only if the object has no certain one. Every word in memory in use counts as a reference to a block of
-    C code; words on stacks do not.
+    `--by=type` shows what would be freed with all objects of a type, including what several of them hold together.
+    `--by=module` shows what would be freed with a module and its dict. A possibly stale word counts as a reference to a
+    Python object only if the object has no certain reference. Every word in memory in use counts as a reference to a
+    block of C code; words on stacks do not.
 
-    In a program without Python, each block counts as an object. `--by=global` and `--by=thread` say what would be freed
-    without what a global, or a thread's stack and data, holds. ADDRESS lists what would be freed with that block, by
-    type or size.
+    In a program without Python, each block counts as an object. `--by=global` shows what would be freed if a global
+    held nothing. `--by=thread` shows the same for a thread's stack and data. If ADDRESS is given, the answer lists what
+    would be freed with that block, by type or size.
 
     `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw the tree of dominators. It has the 500 objects
     that retain the most, each above its dominator.""",

@@ -13,7 +13,7 @@ __all__ = ["COMMAND"]
 
 @dataclass(frozen=True)
 class Ended:
-    """A session that has ended."""
+    """The answer of a session that has ended: the highest exit status of its commands."""
 
     exit_status: int
 
@@ -23,37 +23,38 @@ def _answer(conversation: Conversation, _options: Common) -> Ended:
 
 
 def _render(_shown: Shown[Ended, Common]) -> str:
-    """Return "": the session's commands have printed their own output."""
+    """Return "", because the commands of the session have printed their own output."""
     return ""
 
 
 COMMAND = Command(
     noun="shell",
     summary="Answer several commands about one target, which is read once",
-    text="""The commands are those of gdb, without a target: 'heap holes --min=1M', and heap may be left out. help,
-    refresh and quit are commands of the session, too. All answers are about one moment until refresh.""",
+    text="""Commands are typed as in gdb, without a target: 'heap holes --min=1M'; the word heap may be left out. The
+    session also has the commands help, refresh and quit. All answers are about one moment until refresh.""",
     example="gdbheap shell",
-    details="""Tab completes nouns, options and files on a terminal. Typed lines are kept for the next session. They
-    are in $XDG_STATE_HOME/gdbheap/history, at most 1,000, readable by you alone; `--no-text` keeps none. A pipe or a
-    file has the same lines, without a prompt. Empty lines and lines that begin with # are skipped.
+    details="""Tab completes nouns, options and files on a terminal. Typed lines are kept for the next session. The file
+    $XDG_STATE_HOME/gdbheap/history has at most 1,000 lines, and only you can read it. `--no-text` keeps no lines. Lines
+    may also come from a pipe or a file; the session then has no prompt. Empty lines and lines that begin with # are
+    skipped.
 
-    The memory that was read is kept for the next command. A live process is stopped once, while its private memory is
-    copied, and then runs on. `refresh` takes a new copy. `--clone` uses a frozen copy that the kernel makes. This copy
-    needs no memory of gdbheap and only a short stop. The process pays for pages that it writes meanwhile. The copy ends
-    with the process. If neither is possible, each command stops the process anew, and a line says so. Commands that
-    follow a process (growth, catch) or call into it (stats, trim --yes) are about the process itself. After a call the
-    process is read anew.
+    gdbheap keeps the memory that it has read for the next command. A live process is stopped once, while its private
+    memory is copied, and then runs on. `refresh` takes a new copy. `--clone` uses a frozen copy that the kernel makes.
+    This copy needs no memory of gdbheap and only a short stop. The process pays for pages that it writes meanwhile. The
+    copy ends with the process. If neither copy is possible, each command stops the process anew, and a line says so.
+    Commands that follow a process (growth, catch) or call into it (stats, trim --yes) are about the process itself.
+    After a call, gdbheap reads the process anew.
 
-    `--bytes`, `--no-text` and `--max-stop` hold for each command. Ctrl-C ends a command and not the session.
+    `--bytes`, `--no-text` and `--max-stop` apply to each command. Ctrl-C ends the current command, but not the session.
 
-    `--json` makes a session for a program. Each line that it reads, also an empty one, yields exactly one line:
+    `--json` makes a session for a program. Each line that gdbheap reads, even an empty one, yields exactly one line:
     {"line": 3, "status": 0, "answer": {...}} or {"line": 4, "status": 2, "error": {...}}. The status is that of the
     same command in a shell. The answer is null for a line that asks for nothing, such as refresh. A line with --text is
-    answered by {"command": ..., "schema": 2, "text": "..."}: the text that people read. Standard error has none of
+    answered by {"command": ..., "schema": 2, "text": "..."}: the text that people read. Standard error gets none of
     these lines, and there is no prompt.
 
-    The exit status is 0 on a terminal. From a pipe or a file it is the highest status of the commands. An unknown
-    command is one line on standard error, and counts as 2.""",
+    The exit status of a session on a terminal is 0. If the lines come from a pipe or a file, it is the highest status
+    of the commands. An unknown command prints one line on standard error, and counts as 2.""",
     needs=SESSION,
     options=Common,
     answer=_answer,

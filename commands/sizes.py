@@ -23,11 +23,12 @@ def _render(shown: Shown[sizes.Sizes, Common]) -> str:
 COMMAND = Command(
     noun="sizes",
     summary="Show how block sizes are distributed, used and free",
-    text="""A size is that of a chunk: the request and eight bytes, in steps of 16. The first table has ranges
-    between powers of two, the second the exact sizes with the most bytes.""",
+    text="""The size of a chunk is the requested size plus eight bytes, rounded up to a multiple of 16. The first table
+    shows ranges between powers of two, the second the exact sizes with the most bytes.""",
     example="heap sizes --sort=free",
-    details="""Free blocks are those in bins, fast bins and thread caches. Large blocks (mmap) count as used. Top
-    chunks and fenceposts are neither. If several modules bring the same allocator, each has a table.""",
+    details="""Free blocks are those in bins, fast bins and thread caches. Large blocks (mmap) count as used. Top chunks
+    and fenceposts count as neither used nor free. If several modules bring the same allocator, each copy has a
+    table.""",
     needs=TARGET,
     options=Common,
     answer=_answer,

@@ -20,7 +20,7 @@ class Options(Filed):
     """The options of heap snapshot."""
 
     with_contents: bool = switch("--with-contents", "keep the contents of keys in paths")
-    owners: bool = switch("--owners", "find holders also among more than 2,000,000 blocks")
+    owners: bool = switch("--owners", "find holders even if there are more than 2,000,000 blocks")
     blocks: bool = switch("--blocks", "keep each block, so that diff says which blocks still exist")
 
     def check(self) -> None:
@@ -41,15 +41,15 @@ def _render(shown: Shown[Written, Options]) -> str:
 COMMAND = Command(
     noun="snapshot",
     summary="Save the current state to compare later",
-    text="""'diff' compares the file with a later state; the process is not needed then. The file holds no contents
-    of strings, bytes and keys unless --with-contents is given.""",
+    text="""'diff' compares the file with a later state; the process is then no longer needed. The file holds no
+    contents of strings, bytes and keys unless --with-contents is given.""",
     example="heap snapshot before.heap",
-    details="""The file keeps what `heap`, `arenas`, `holes`, `sizes`, `pyobjects` and `retained` say of this moment. It
-    has the whole ledger, the findings, malloc's arenas and the 1,000 largest holes with their pins. It also has the
-    number of used blocks of each size and allocator, and all types. It has the 200 largest holders, and the 200 objects
-    that retain the most, with their paths. For a process with more than 2,000,000 blocks, these holders and objects
-    need `--owners`. `--blocks` adds the address, size and type of each used block, about a byte each. An older file is
-    replaced once the new one is complete. docs/snapshots.md describes the file.""",
+    details="""The file keeps the answers of `heap`, `arenas`, `holes`, `sizes`, `pyobjects` and `retained` about this
+    moment. It contains the whole ledger, the findings, malloc's arenas and the 1,000 largest holes with their pins. It
+    also contains all types, and the number of used blocks of each size and allocator. It contains the 200 largest
+    holders, and the 200 objects that retain the most, with their paths. For a process with more than 2,000,000 blocks,
+    these holders and objects need `--owners`. `--blocks` adds the address, size and type of each used block, about a
+    byte each. An older file is replaced only when the new one is complete. docs/snapshots.md describes the file.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -21,12 +21,12 @@ __all__ = ["COMMAND"]
 class Options(Queried):
     """The options of gdbheap sql."""
 
-    csv: bool = switch("--csv", "print the rows as CSV, names first")
+    csv: bool = switch("--csv", "print the rows as CSV, column names first")
     csv_safe: bool = csv_safe()
-    edges: bool = switch("--edges", "show retained bytes beyond 2,000,000 blocks, too")
+    edges: bool = switch("--edges", "show retained bytes even beyond 2,000,000 blocks")
 
     def check(self) -> None:
-        """Raise UsageError for options that exclude each other."""
+        """Raise UsageError if options exclude each other."""
         super().check()
         if self.csv and self.json:
             raise UsageError("gdbheap sql: --csv and --json exclude each other")
@@ -45,7 +45,7 @@ def _render(shown: Shown[Answered, Options]) -> str:
 
     options = shown.options
     if options.csv:
-        # A program reads CSV: names are not made printable.
+        # CSV is for programs, so names in it are not made printable.
         return render_csv(replace(shown.raw, rows=shown.raw.rows[: len(shown.answer.rows)]), options.csv_safe)
     return render(shown.answer, shown.left_out, shown.style)
 
@@ -56,10 +56,10 @@ COMMAND = Command(
     text="""SHOW TABLES lists the tables (docs/data.md). The query reaches no file and no network. It needs DuckDB
     and pyarrow: pip install 'gdbheap[sql]'.""",
     example='gdbheap sql "select type, bytes from types order by bytes desc"',
-    details="""TARGET is a process, a core, a snapshot, or a folder of `gdbheap export`. The query has the tables
-    that export writes. Only tables that the query names are built, and a process runs on before the query starts.
-    docs/queries.md has queries to begin with. A query that names the table edges has it at any number of
-    blocks.""",
+    details="""TARGET is a process, a core, a snapshot, or a folder that `gdbheap export` wrote. The query can use the
+    tables that export writes. Only tables that the query names are built, and a process runs on before the query
+    starts. docs/queries.md has queries to begin with. If a query names the table edges, this table is built for any
+    number of blocks.""",
     needs=SOURCE,
     options=Options,
     answer=_answer,

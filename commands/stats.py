@@ -26,7 +26,7 @@ class Options(Common):
 
 
 def _answer(heap: Heap, options: Options) -> stats.Stats:
-    raise UsageError("heap stats calls malloc_stats() in the process: it needs a live one that may be stopped")
+    raise UsageError("heap stats calls malloc_stats() in the process: it needs a live process that may be stopped")
 
 
 def _call(heap: Heap, calls: Calls, options: Options) -> stats.Stats:
@@ -41,9 +41,9 @@ def _render(shown: Shown[stats.Stats, Options]) -> str:
 
 COMMAND = Command(
     noun="stats",
-    summary="Compare with the process's own malloc_stats() (live)",
-    text="""The call is made only after the proof that it cannot hang: no thread is inside malloc, and no lock is
-    held. If the proof fails, one line says so: try again.""",
+    summary="Compare arenas with the process's own malloc_stats() (live)",
+    text="""gdbheap makes the call only after a proof that the call cannot hang: no thread is inside malloc, and no lock
+    is held. If the proof fails, one line says so; try again then.""",
     example="heap stats",
     details="""No thread may be inside malloc, no arena locked, and no thread may hold stderr's lock. gdbheap intercepts
     the write() calls of malloc_stats() and takes their text. The process writes nothing to its standard error, and it
@@ -52,7 +52,7 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
-    call=Call(STATS, _call, "a core cannot be asked: 'heap arenas' gives the same figures without asking"),
+    call=Call(STATS, _call, "no function can be called in a core: 'heap arenas' shows the same figures without a call"),
     rows="rows",
     sorts={
         "order": lambda row: 0,

@@ -26,7 +26,7 @@ class Options(Common):
         "--kind", "KIND", f"show only {', '.join(tasks.KINDS)} [default: {ALL}]", ALL, one_of((ALL, *tasks.KINDS))
     )
     listing: bool = switch("--list", "show one row per task, with its name")
-    retained: bool = switch("--retained", "show what would be freed without each row (reads all references)")
+    retained: bool = switch("--retained", "show what would be freed with each row's tasks (reads all references)")
 
 
 def _answer(heap: Heap, options: Options) -> Answer:
@@ -46,17 +46,17 @@ COMMAND = Command(
     noun="tasks",
     summary="List asyncio tasks and where they wait (Python)",
     text="""A row groups the tasks with the same coroutine, line, chain of awaits and awaited type. Finished tasks have
-    a row while something keeps them alive.""",
+    a row as long as something keeps them alive.""",
     example="heap tasks --top=10",
     details="""The command covers asyncio's tasks (C's and Python's own), coroutines and generators that no task runs,
     asynchronous generators, and greenlets. The chain of awaits is outermost first. Bytes are the tasks' own blocks, and
-    those of the coroutines and frames of the chain. An object that several wait for counts with the first of them. A
-    chain of more than 50 steps ends with the number of steps left out. Pending and running tasks are those of
-    asyncio.all_tasks(). A greenlet has the frame in which it was left. It is idle if it runs, has not begun or has
-    ended.
+    those of the coroutines and frames of the chain. An object that several tasks wait for counts for the first of them.
+    A chain of more than 50 steps ends with the number of steps left out. Pending and running tasks are those that
+    asyncio.all_tasks() returns. A greenlet is shown with the frame in which it stopped running. A greenlet without such
+    a frame is idle: it runs now, has not begun or has ended.
 
-    `--retained` adds what would be freed without all tasks of a row and the coroutines of their chains. This is at
-    least the bytes of the row.""",
+    `--retained` adds what would be freed with all tasks of a row and the coroutines of their chains. This is at least
+    the bytes of the row.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -42,7 +42,7 @@ def _count(text: str) -> int:
 
 @dataclass
 class Options(Several):
-    """The options of gdbheap top. ``is_shown``: whether the last table was printed already."""
+    """The options of gdbheap top. ``is_shown``: whether the latest table was already printed."""
 
     is_shown = False
 
@@ -51,7 +51,7 @@ class Options(Several):
 
 
 def _answer(programs: Programs, options: Options) -> Table:
-    """Show tables until the last one, and return that."""
+    """Show tables, and return the last one."""
     if not programs.are_named:
         programs = Programs(owner=os.geteuid())
     sampler = Sampler(programs)
@@ -65,7 +65,7 @@ def _answer(programs: Programs, options: Options) -> Table:
         return _last(
             standings,
             options,
-            # The screen interprets no escape sequences, and makes its first line bold itself.
+            # The screen does not interpret escape sequences. It makes its first line bold itself.
             lambda table: screen.show(_text(table, options, on_screen=True)),
             lambda: screen.wait(options.every),
         )
@@ -74,7 +74,8 @@ def _answer(programs: Programs, options: Options) -> Table:
 def _last(
     standings: Standings, options: Options, show: Callable[[Table], None], wait: Callable[[], bool | None]
 ) -> Table:
-    """Show one table after another until there are enough or ``wait`` returns true; return the last one."""
+    """Show one table after another, until ``options.count`` is reached or ``wait`` returns true. Return the last table,
+    which may not be shown yet."""
     left = options.count or (1 if options.json else 0)
     table = standings.take()
     with suppress(KeyboardInterrupt, BrokenPipeError):
@@ -101,20 +102,21 @@ def _print(table: Table, options: Options) -> None:
 
 
 def _render(shown: Shown[Table, Options]) -> str:
-    """Render the last table; "" if it was printed already."""
+    """Return the text of the last table; "" if it was already printed."""
     return "" if shown.options.is_shown else render(shown.answer, shown.left_out, shown.style)
 
 
 COMMAND = Command(
     noun="top",
     summary="Show which processes grow, live",
-    text="""A row has RSS and its growth, swap, malloc's memory and Python's arenas. Nothing is stopped. Without a
-    process, the 100 largest of your own are shown. q or Ctrl-C ends the command; h explains the columns.""",
+    text="""A row shows RSS and its growth, swap, malloc's memory and Python's arenas. No process is stopped. If no
+    process is given, the 100 largest of your own processes are shown. The key q or Ctrl-C ends the command; h explains
+    the columns.""",
     example="gdbheap top --sort=growth",
     details="""Growth is measured from the first reading. malloc's columns are its memory from the kernel, the part in
-    use, and the idle part. Python's columns are its arenas, and the part in use. The sign "…" is a value that was not
-    read yet. A process that was not examined yet, or cannot be examined, has only the kernel's figures. If standard
-    output is no terminal, tables are printed one after the other. The status is 1 if processes cannot be read.""",
+    use, and the idle part. Python's columns are its arenas, and the part in use. The sign "…" means that a value was
+    not read yet. A process that was not examined yet, or cannot be examined, has only the kernel's figures. If standard
+    output is not a terminal, tables are printed one after the other. The status is 1 if processes cannot be read.""",
     needs=PROCESSES,
     options=Options,
     answer=_answer,

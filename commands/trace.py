@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 ATTACH = (
-    "gdbheap trace: process {0} is not touched: to record it a library would have to be loaded into it, which takes the"
-    " dynamic linker's lock and allocates in the middle of whatever it does, and nothing can take it out again; record"
-    " it from its start (gdbheap trace -- COMMAND), or look without a log: gdbheap growth {0}, gdbheap record {0}"
+    "gdbheap trace: process {0} is not changed: a trace needs a library in the process, but loading one later takes the"
+    " dynamic linker's lock, allocates memory at any point of the program, and can never be undone; trace the program"
+    " from its start (gdbheap trace -- COMMAND), or follow it without a trace: gdbheap growth {0}, gdbheap record {0}"
 )
 
 
@@ -31,12 +31,12 @@ MOST = 1 << 40
 
 
 def _every(text: str) -> int:
-    """Parse the bytes between two stacks, or "all". Raises ValueError."""
+    """Parse the mean number of bytes between two stacks, or "all". Raises ValueError."""
     if text == "all":
         return 1
     size = parse_size(text)
     if not 0 < size < MOST:
-        raise ValueError(f"{text!r} is not every how many bytes a stack could be recorded")
+        raise ValueError(f"{text!r} is not a number of bytes between two recorded stacks")
     return size
 
 
@@ -48,7 +48,7 @@ class Options(Writing):
     order: str = valued(
         "--order",
         "lock|time",
-        "order threads' calls by a lock or by clock [default: lock]",
+        "order the threads' calls by a lock or by time [default: lock]",
         "lock",
         one_of(("lock", "time")),
     )
@@ -57,7 +57,7 @@ class Options(Writing):
     stacks: int = valued(
         "--stacks", "SIZE", "record a stack every SIZE bytes, or all [default: 512K]", 0, _every, bare="512K"
     )
-    finish: bool = switch("--finish", "complete the FILE of a recording that was killed")
+    finish: bool = switch("--finish", "complete the FILE of a trace whose recording was killed")
 
 
 def _answer(command: tuple[str, ...], options: Options) -> Traced:
@@ -67,17 +67,17 @@ def _answer(command: tuple[str, ...], options: Options) -> Traced:
     if options.attach is not None:
         raise UsageError(ATTACH.format(options.attach))
     if not options.file:
-        raise UsageError("gdbheap trace: where to? -o FILE")
+        raise UsageError("gdbheap trace: say where to write: -o FILE")
     path = os.path.expanduser(options.file)
     if options.finish:
         if command or options.pymalloc:
-            raise UsageError("gdbheap trace: --finish starts no command, and takes what there is")
+            raise UsageError("gdbheap trace: --finish starts no command: leave out the command and --pymalloc")
         return finish(path, options.mode)
     if not command:
-        raise UsageError("gdbheap trace: which command? It follows --")
+        raise UsageError("gdbheap trace: which command? Type it after --")
     found = trace(path, list(command), options.order, options.pymalloc, options.stacks, options.mode)
     if not options.json and sys.stderr is not None:
-        # Standard output belongs to the command.
+        # Standard output belongs to the traced command.
         print(f"gdbheap: {sentence(printable_record(found))}", file=sys.stderr)
     return found
 
@@ -89,30 +89,30 @@ def _render(shown: Shown[Traced, Options]) -> str:
 COMMAND = Command(
     noun="trace",
     summary="Record every malloc and free of a program",
-    text="""Processes that the command starts are recorded, too. A program is not seen if it is static or set-uid,
+    text="""Processes that the command starts are recorded, too. A program is not recorded if it is static or set-uid,
     clears its environment or brings its own malloc.""",
     example="gdbheap trace -o calls.log",
     details="""The command is started with a library that records malloc, calloc, realloc, reallocarray and free. It
     also records memalign, aligned_alloc, posix_memalign, valloc and pvalloc. C++'s new and delete call these functions.
-    mmap, munmap, mremap, mallopt and malloc_trim are recorded, too. Each call has the requested size, the address, the
-    thread, and its place in the order of all calls. Nothing is lost when a process is killed. The command's exit status
-    is passed on. It is 1 instead of 0 if calls are missing because the disk is full. Recording ends when the command
-    and all that it started have ended.
+    mmap, munmap, mremap, mallopt and malloc_trim are recorded, too. The trace has each call's requested size, address
+    and thread, and its place in the order of all calls. Nothing is lost when a process is killed. gdbheap passes on the
+    command's exit status. The status is 1 instead of 0 if calls are missing because the disk is full. Recording ends
+    when the command and all processes that it started have ended.
 
     The calls of several threads are made one after the other, so that their order is known. `--order=time` lets no
-    thread wait: each thread records its own calls, with the processor's clock. It suits programs that allocate in many
-    threads at once. A replay is then similar, not equal. docs/calls.md describes the file, and `gdbheap replay` runs
-    the calls again.
+    thread wait: each thread records its own calls, with the processor's clock. This order suits programs that allocate
+    in many threads at once. A replay is then similar to the program, but not equal. docs/calls.md describes the file,
+    and `gdbheap replay` makes the calls again.
 
-    Python asks malloc only for large blocks. `--pymalloc` also records what Python asks of its own allocator: size,
-    address and thread (PyMem_Malloc, PyObject_Malloc and the like). It needs CPython 3.7 to 3.13 with a GIL; pymalloc
-    lays out its blocks as it does without the recorder. These requests do not count as calls, and `gdbheap replay`
-    leaves them out.
+    Python requests only large blocks from malloc. `--pymalloc` also records the requests to Python's own allocator:
+    size, address and thread (PyMem_Malloc, PyObject_Malloc and the like). It needs CPython 3.7 to 3.13 with a GIL;
+    pymalloc lays out its blocks as it does without the recorder. These requests do not count as calls, and `gdbheap
+    replay` leaves them out.
 
     `--stacks` records stacks of C and Python for `gdbheap stacks`. One stack for every SIZE requested bytes costs next
-    to nothing. `--stacks=all` records a stack for each call that allocates. Each costs some microseconds in C, and some
-    tens of microseconds in Python. `--attach` only explains what to do instead: a program must be recorded from its
-    start.""",
+    to nothing. `--stacks=all` records a stack for each call that allocates. Each stack then costs some microseconds in
+    C, and some tens of microseconds in Python. `--attach` records nothing: it only explains what to do instead, because
+    a program must be recorded from its start.""",
     needs=STARTED,
     options=Options,
     answer=_answer,

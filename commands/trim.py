@@ -17,13 +17,13 @@ from gdbheap.report.words.trim import render
 
 __all__ = ["COMMAND"]
 
-NOT_LIVE = "malloc_trim() can be called in a live process only: without --yes the same is predicted for a core"
+NOT_LIVE = "malloc_trim() can be called only in a live process: leave out --yes to predict it for a core"
 
 
 def _pad(text: str) -> int:
     size = parse_size(text)
     if size > trim.MAX_PAD:
-        raise ValueError(f"{text!r} is more than malloc_trim() takes")
+        raise ValueError(f"{text!r} is more than malloc_trim() accepts")
     return size
 
 
@@ -31,18 +31,18 @@ def _pad(text: str) -> int:
 class Options(Common):
     """The options of heap trim."""
 
-    yes: bool = switch("--yes", "call malloc_trim() in the process and compare (live only)")
-    dry_run: bool = switch("--dry-run", "predict only, which is the default")
-    pad: int = valued("--pad", "SIZE", "leave SIZE at the top of the main arena [default: 0]", 0, _pad)
+    yes: bool = switch("--yes", "call malloc_trim() in the process and compare the result (live only)")
+    dry_run: bool = switch("--dry-run", "predict without a call, as without this option")
+    pad: int = valued("--pad", "SIZE", "leave SIZE free at the top of the main arena [default: 0]", 0, _pad)
     seccomp: bool = under_seccomp()
 
     def check(self) -> None:
-        """Raise UsageError for options that exclude each other."""
+        """Raise UsageError if options exclude each other."""
         super().check()
         if self.yes and self.dry_run:
             raise UsageError("heap trim: --yes and --dry-run exclude each other")
         if self.seccomp and not self.yes:
-            raise UsageError("heap trim: --seccomp is for the call that --yes makes")
+            raise UsageError("heap trim: --seccomp needs --yes")
 
 
 def _wants_call(options: Options) -> bool:
@@ -63,14 +63,14 @@ def _call(heap: Heap, calls: Calls, options: Options) -> trim.Trim:
 
 
 def _refuse_damaged(heap: Heap) -> None:
-    """Raise an error if the heap is damaged: malloc_trim() follows the bins without checks, and releases what it
-    finds."""
+    """Raise an error if the heap is damaged, because malloc_trim() follows the bins without checks and releases the
+    memory that it finds there."""
     find_damage(heap)
     if heap.damage:
         first = heap.damage[0]
         raise TRIM.error(
-            f"the heap is damaged ({first.what} at {first.address:#x}), and malloc_trim() may end a process, or "
-            "release what is in use, when it meets that ('heap check' lists the damage)"
+            f"the heap is damaged ({first.what} at {first.address:#x}), so that malloc_trim() might end the "
+            "process or release memory in use ('heap check' lists the damage)"
         )
 
 
@@ -81,20 +81,21 @@ def _render(shown: Shown[trim.Trim, Options]) -> str:
 COMMAND = Command(
     noun="trim",
     summary="Compute what malloc_trim(0) would free; --yes calls it",
-    text="""The prediction follows glibc's own rule, and touches nothing. Only resident pages count. The tops of
-    other arenas, thread caches and locked memory stay.""",
+    text="""The prediction follows glibc's own rule, and touches nothing. Only resident pages count. malloc_trim() does
+    not return the tops of other arenas than the main one, thread caches and locked memory.""",
     example="heap trim --yes",
-    details="""malloc_trim() releases the whole pages inside free chunks of each arena, once chunks in fast bins are
-    merged. It also releases the main arena's top beyond `--pad`. Other tops stay, and so do thread caches and locked
-    memory (mlock). The first 48 bytes of each chunk stay, with their page. A page that is shared after fork() leaves
-    this process's RSS. The machine gets the page back only when the other process returns it, too.
+    details="""malloc_trim() first merges the chunks in fast bins. It then releases the whole pages inside free chunks
+    of each arena. It also releases the main arena's top beyond `--pad`. It does not release other tops, thread caches
+    and locked memory (mlock). It keeps the first 48 bytes of each chunk, and the page that contains them. A page that
+    is shared after fork() leaves this process's RSS. The machine gets the page back only when the other process returns
+    it, too.
 
-    `--yes` calls malloc_trim() after the proof that the call cannot hang, as for `heap stats`. The decrease of RssAnon
-    stands next to the prediction, for each arena, too. If the proof fails, one line says why: try again. malloc gets
-    the pages from the kernel again when the program needs them.
+    `--yes` calls malloc_trim() after a proof that the call cannot hang, as for `heap stats`. The answer shows the
+    decrease of RssAnon next to the prediction, for each arena, too. If the proof fails, one line says why; try again
+    then. malloc gets the pages from the kernel again when the program needs them.
 
-    All threads stop from the proof to the end of the call, for at most `--max-stop`. A longer call is left to its
-    thread, which finishes it while the others run on.""",
+    All threads stop from the proof to the end of the call, for at most `--max-stop`. If the call takes longer, its
+    thread finishes it while the other threads run on.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

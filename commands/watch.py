@@ -55,36 +55,36 @@ __all__ = ["COMMAND"]
 
 NAME = "gdbheap watch"
 HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?")
-# The most processes for which the data of an immediate stop is prepared.
+# For at most this many processes, the data that a stop needs is prepared.
 PREPARED = 4
 HIGHEST_PRIORITY = -20
-# Seconds for which a thread is stopped at most if --max-stop sets no limit.
+# If --max-stop sets no limit, a thread is stopped for at most this many seconds.
 LONGEST_STAND = 3600.0
-# Seconds between two reads of a heap for --prometheus.
+# The seconds between two reads of a heap for --prometheus, by default.
 DEFAULT_PAUSE = 300.0
 
 
 def _growth(text: str) -> tuple[int, float]:
-    """Parse a growth such as "100M/10m" into bytes and seconds. Raises ValueError."""
+    """Parse a growth rate, such as "100M/10m". Return (bytes, seconds). Raises ValueError."""
     size, slash, duration = text.partition("/")
     if not slash:
-        raise ValueError(f"{text!r} is no valid growth: give a size and a duration, such as 100M/10m")
+        raise ValueError(f"{text!r} is not a valid growth: give a size and a duration, such as 100M/10m")
     seconds = parse_duration(duration)
     if not seconds:
-        raise ValueError(f"{text!r} is no valid growth: the duration must not be 0")
+        raise ValueError(f"{text!r} is not a valid growth: the duration must not be 0")
     return parse_size(size), seconds
 
 
 def _share(text: str) -> float:
-    """Parse a share such as "90%" or "90" into 0.9. Raises ValueError."""
+    """Parse a percentage, such as "90%" or "90". Return a share, such as 0.9. Raises ValueError."""
     number = text.removesuffix("%")
     if not number.isascii() or not number.isdecimal() or not 1 <= int(number) <= 99:
-        raise ValueError(f"{text!r} is no valid share of a limit: give 1% to 99%")
+        raise ValueError(f"{text!r} is not a valid share of a limit: give 1% to 99%")
     return int(number) / 100
 
 
 def _address(text: str) -> Address:
-    """Parse [HOST]:PORT. Raises ValueError."""
+    """Parse an address to listen at, [HOST]:PORT. Raises ValueError."""
     # Imported on use, because it imports an HTTP server.
     from gdbheap.watching.prometheus import address_of
 
@@ -92,7 +92,7 @@ def _address(text: str) -> Address:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Parse host names as they stand in a URL, without the port. Raises ValueError."""
+    """Parse host names in the form that they have in a URL, without a port. Raises ValueError."""
     names = tuple(text.split(","))
     for name in names:
         if not HOST_NAME.fullmatch(name):
@@ -104,7 +104,7 @@ def _words(text: str) -> tuple[str, ...]:
     """Split a command line as a shell does. Raises ValueError."""
     words = tuple(shlex.split(text))
     if not words:
-        raise ValueError("there is no command in it")
+        raise ValueError("the command is empty")
     return words
 
 
@@ -116,31 +116,31 @@ class Options(Several, Writing):
     grows: tuple[int, float] | None = valued(
         "--grows", "SIZE/DURATION", "act on growth of SIZE in DURATION, such as 100M/10m", None, _growth
     )
-    at_oom: bool = switch("--at-oom", "act before memory runs out (group or machine)")
+    at_oom: bool = switch("--at-oom", "act before the group or machine runs out of memory")
     on_memory_error: bool = switch("--on-memory-error", "act before Python raises MemoryError")
     seccomp: bool = under_seccomp()
     mark: float = valued("--mark", "PERCENT", "act at PERCENT of the limit (--at-oom) [default: 90%]", 0.9, _share)
     within: float = valued(
-        "--within", "DURATION", "act if full within DURATION (--at-oom) [default: 2s]", 2.0, parse_duration
+        "--within", "DURATION", "act if memory is full within DURATION (--at-oom) [default: 2s]", 2.0, parse_duration
     )
     output: str = valued("--output", "FOLDER", "write files into FOLDER [default: current folder]", "", str)
     no_snapshot: bool = switch("--no-snapshot", "take no snapshot")
     blocks: bool = switch("--blocks", "keep each block in the snapshot")
     heap: bool = switch("--heap", "save the answer of 'heap --json', too")
     core: bool = switch("--core", "have gdb write a core, too")
-    run: tuple[str, ...] = valued("--run", "COMMAND", "run COMMAND afterwards", (), _words)
+    run: tuple[str, ...] = valued("--run", "COMMAND", "run COMMAND after each action", (), _words)
     run_limit: float = valued(
         "--run-limit", "DURATION", "end COMMAND after DURATION; 0: never [default: 60s]", 60.0, parse_duration
     )
     count: int = valued(
         "--count",
         "N",
-        "act N times in all; 0 or 'all': no end [default: 1]",
+        "act N times in all; 0 or 'all': no limit [default: 1]",
         1,
-        number_or_all("how often to act: a number, or 'all'"),
+        number_or_all("a number of actions, or 'all'"),
     )
     again: float = valued(
-        "--again", "DURATION", "act on a process at most every DURATION [default: 10m]", 600.0, parse_duration
+        "--again", "DURATION", "act on a process at most once every DURATION [default: 10m]", 600.0, parse_duration
     )
     duration: float | None = duration("watch for TIME [default: as long as needed]")
     prometheus: Address | None = valued("--prometheus", "[HOST]:PORT", "serve metrics to Prometheus", None, _address)
@@ -153,12 +153,12 @@ class Options(Several, Writing):
 
     @property
     def acts(self) -> bool:
-        """Whether a condition is given on which to act."""
+        """Whether the options have a condition on which the watch acts."""
         return self.rss is not None or self.grows is not None or self.at_oom or self.on_memory_error
 
 
 class _Watch:
-    """One run of the command: it waits, acts and reports events."""
+    """One run of the command, which waits, acts, and prints events."""
 
     def __init__(self, programs: Programs, options: Options) -> None:
         # Imported on use, so that other commands start faster.
@@ -187,13 +187,13 @@ class _Watch:
         self.failed = self.ended = 0
         self._is_warned = False
         self.style = style_for(None, options.exact, None)
-        # From here on, requests may come in.
+        # From now on, the server may get requests.
         self.server = _server(options, self._now)
 
     def run(self) -> Event:
-        """Watch until there is nothing more to do, and return the last event. Ctrl-C and SIGTERM end it."""
+        """Watch until the watch is over, and return its last event. Ctrl-C and SIGTERM end the watch."""
         if self.options.at_oom:
-            # Milliseconds matter, even if other programs use all cores. Not every user may raise the priority.
+            # Milliseconds matter, even if other programs use all processors. Not every user may raise the priority.
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, 0, HIGHEST_PRIORITY)
         try:
@@ -210,7 +210,7 @@ class _Watch:
         return Event("end", time.time(), acted=self.bounds.acted, failed=self.failed, why_ended=why)
 
     def _now(self) -> Now:
-        """Return the data for the metrics. Another thread calls this."""
+        """Return the current state for the metrics. It is called in another thread."""
         from gdbheap.watching.metrics import Now
 
         sizes = {pid: one.size for pid, one in list(self.watcher.watched.items())}
@@ -229,7 +229,7 @@ class _Watch:
         return "ended" if self.watcher.is_over else "duration"
 
     def _event(self, happening: Happening) -> Event | None:
-        """Return the event to report, if any; for "due", act first."""
+        """Return the event to print for a happening; None for none. If it is "due", do the actions first."""
         pid = happening.pid
         if happening.kind == "due":
             return self._acted(happening)
@@ -280,8 +280,8 @@ class _Watch:
         )  # fmt: skip
 
     def _users(self) -> set[int | None]:
-        """Return the users whose processes may still be acted on; None stands for all, if a group is watched as a
-        whole."""
+        """Return the users of the watched processes, for whom actions may be left. If a group is watched as a whole,
+        None stands for all users."""
         return {None} if self.watcher.cgroup else {one.user for one in self.watcher.watched.values()}
 
     def _warn_of_users(self) -> None:
@@ -291,10 +291,10 @@ class _Watch:
             return
         self._is_warned = True
         names = one_line(", ".join(sorted(map(user_name, users))))
-        tell(f"--name means processes of {len(users)} users ({names}): --user=USER watches those of one", anyway=True)
+        tell(f"--name matches processes of {len(users)} users ({names}): --user=USER watches one user's", anyway=True)
 
     def _prepare(self, pid: int) -> None:
-        """Read beforehand what a stop needs: when memory runs out, there is no time for that."""
+        """Read in advance what a stop of the process needs. When memory runs out, there is no time for it."""
         from gdbheap.errors import GdbheapError
         from gdbheap.targets.process import Preparation
 
@@ -317,10 +317,10 @@ class _Watch:
         return [Limit(group, size, int(share * size), group in ours) for group, size in limits]
 
     def _tell(self, event: Event) -> None:
-        """Print an event as one line: for a person on standard error, or as JSON on standard output."""
+        """Print an event as one line: as text on standard error, or as JSON on standard output."""
         stream = sys.stdout if self.options.json else sys.stderr
         line = text_of(document(NAME, [], [], [], event)) if self.options.json else event_text(event, self.style)
-        # The reader may be gone; the watch goes on.
+        # Nobody may read the output any more. The watch goes on.
         try:
             stream.write(terminal_text(f"{line}\n", stream.encoding))
             stream.flush()
@@ -329,7 +329,8 @@ class _Watch:
 
 
 def _stack_of(errors: MemoryErrors) -> list[StackFrame]:
-    """Return the stack of the stopped thread; [] if it cannot be read, which must not prevent the actions."""
+    """Return the stack of the thread that is stopped at a MemoryError. If it cannot be read, return [], so that the
+    actions are still done."""
     with contextlib.suppress(Exception):
         return errors.stack()
     return []
@@ -347,8 +348,8 @@ def _heap_document(heap: Heap) -> tuple[str, MainHolders]:
 
 
 def _group(options: Options) -> GroupMemory | None:
-    """Return the group that is watched as a whole; None without --cgroup. Raises UsageError if the kernel does not
-    count its memory."""
+    """Return the control group that is watched as a whole; None without --cgroup. Raises UsageError if the kernel does
+    not count the group's memory."""
     if options.cgroup is None:
         return None
     from gdbheap.targets.chosen_processes import folders
@@ -356,7 +357,9 @@ def _group(options: Options) -> GroupMemory | None:
 
     found = group_at(folders(options.cgroup), is_exact=options.rss is not None or options.grows is not None)
     if found is None:
-        raise UsageError(f"the memory of {one_line(options.cgroup)} is not counted: it has no memory controller")
+        raise UsageError(
+            f"{one_line(options.cgroup)} has no memory controller, so that the kernel does not count its memory"
+        )
     return found
 
 
@@ -368,7 +371,7 @@ def _looks(options: Options) -> Looks:
 
 
 def _server(options: Options, now: Callable[[], Now]) -> Server | None:
-    """Start the metrics server if it is asked for. Raises what ``Server`` raises."""
+    """Start the server for --prometheus; None without it. Raises the errors of ``Server``."""
     if options.prometheus is None:
         return None
     from gdbheap.watching.prometheus import Server
@@ -384,34 +387,36 @@ def _answer(programs: Programs, options: Options) -> Event:
 
 
 def _check(programs: Programs, options: Options) -> None:
-    """Raise UsageError if there is nothing to watch or to wait for, or options exclude each other."""
+    """Raise UsageError if there is nothing to watch, nothing to wait for, or nothing to do, or if options exclude each
+    other."""
     if not programs.are_named:
-        raise UsageError("gdbheap watch: which process? A process id, --name=REGEX or --cgroup=PATH")
+        raise UsageError("gdbheap watch: which process? Give a process id, --name=REGEX or --cgroup=PATH")
     if options.cgroup is not None and (programs.pids or options.name is not None):
-        raise UsageError("gdbheap watch: --cgroup watches a group as a whole: name no other processes")
+        raise UsageError("gdbheap watch: --cgroup watches a group as a whole: leave out other processes")
     if not options.acts and options.prometheus is None:
         raise UsageError(
-            "gdbheap watch: wait for what? --rss=SIZE, --grows=SIZE/DURATION, --at-oom or --on-memory-error"
+            "gdbheap watch: what should it wait for? Give --rss=SIZE, --grows=SIZE/DURATION, --at-oom or"
+            " --on-memory-error"
         )
     if options.on_memory_error and options.prometheus is not None and options.look_every != 0:
         raise UsageError(
-            "gdbheap watch: a process that is followed for --on-memory-error cannot be looked at besides: add"
-            " --look-every=0, which leaves RSS for --prometheus"
+            "gdbheap watch: with --on-memory-error, heaps cannot be read for --prometheus: add --look-every=0,"
+            " so that --prometheus serves only RSS"
         )
     if options.prometheus_host and options.prometheus is None:
-        raise UsageError("gdbheap watch: --prometheus-host is for --prometheus")
+        raise UsageError("gdbheap watch: --prometheus-host needs --prometheus")
     if options.look_every is not None and options.prometheus is None:
-        raise UsageError("gdbheap watch: --look-every is for --prometheus")
+        raise UsageError("gdbheap watch: --look-every needs --prometheus")
     if options.on_memory_error and options.core:
-        raise UsageError("gdbheap watch: gdb cannot write a core of a process that is followed: leave out --core")
+        raise UsageError("gdbheap watch: with --on-memory-error, gdb cannot write a core: leave out --core")
     if options.no_text and options.core:
-        raise UsageError("gdbheap watch: a core has all contents, which --no-text excludes: leave out --core")
+        raise UsageError("gdbheap watch: a core contains all texts, which --no-text hides: leave out --core")
     if options.acts and options.no_snapshot and not (options.heap or options.core or options.run):
-        raise UsageError("gdbheap watch: do what? --no-snapshot leaves --heap, --core or --run")
+        raise UsageError("gdbheap watch: what should it do? With --no-snapshot, add --heap, --core or --run")
 
 
 def _check_process(folder: ProcessFolder) -> None:
-    """Check that a process can be read. Raises NoTarget if it does not exist, NotPermitted."""
+    """Check that a process's memory can be read. Raises NoTarget if the process does not exist, NotPermitted."""
     from gdbheap.refusals import refusal
 
     refusal.check(folder)
@@ -437,38 +442,40 @@ COMMAND = Command(
         "How long": ("--count", "--again", "--duration"),
         "Metrics": ("--prometheus", "--prometheus-host", "--look-every"),
     },
-    details="""watch waits until a process has more than `--rss`, or grows by `--grows`. `--at-oom` waits until its
-    control group or the machine has almost no memory left. `--on-memory-error` waits until Python raises MemoryError in
-    it. watch then takes a snapshot, without contents, and does what other options ask for. `--name` also waits for
-    processes that start later. `--cgroup` watches a group as a whole and acts on its largest process. `--rss` and
-    `--grows` then count all its processes together. Waiting costs next to nothing: the kernel wakes watch where it can.
-    Otherwise watch reads a few numbers about once a second, and at most fifty times a second near a limit.
+    details="""watch waits until the RSS of a process exceeds `--rss`, or grows by `--grows`. `--at-oom` waits until the
+    process's control group or the machine has almost no memory left. `--on-memory-error` waits until Python raises
+    MemoryError in the process. watch then takes a snapshot, without contents, and does what other options ask for.
+    `--name` also waits for processes that start later. `--cgroup` watches a group as a whole and acts on its largest
+    process. `--rss` and `--grows` then count all processes of the group together. Waiting costs next to nothing: the
+    kernel wakes watch where it can. Otherwise watch reads a few numbers about once a second, and at most fifty times a
+    second near a limit.
 
-    Each event is a line with its time on standard error. If a step fails, watch continues. watch ends when it has acted
-    `--count` times, when all processes have ended, after `--duration`, or by Ctrl-C or SIGTERM. The status is then 0,
-    or 1 if something failed. The status is 4 if a process did not exist at the start. docs/watching.md has examples for
-    systemd and Kubernetes.
+    watch prints each event as a line with its time on standard error. If a step fails, watch continues. watch ends when
+    it has acted `--count` times, when all processes have ended, after `--duration`, or by Ctrl-C or SIGTERM. The status
+    is then 0, or 1 if something failed. The status is 4 if a process did not exist at the start. docs/watching.md has
+    examples for systemd and Kubernetes.
 
-    `--at-oom` acts at `--mark` of the limit. From three quarters of the limit on, it also acts if memory would be full
-    within `--within` at this rate.
+    `--at-oom` acts when memory use reaches the share `--mark` of the limit. From three quarters of the limit on, it
+    also acts if memory would be full within `--within` at this rate.
 
-    `--on-memory-error` replaces some of Python's instructions meanwhile (docs/safety.md). It acts when Python gets no
-    memory, before MemoryError is raised. The thread stops while watch acts, and Python's other threads wait for it.
+    `--on-memory-error` replaces some of Python's instructions while it waits (docs/safety.md). It acts when Python gets
+    no memory, before MemoryError is raised. The thread stops while watch acts, and Python's other threads wait for it.
 
-    Files in `--output` are named by program, process id and time. root is told the default folder. `--heap` keeps the
-    answer of `heap --json` from the same stop. `--core` needs room on the disk. The process is stopped while gdb writes
-    the core, for at most `--max-stop`. If that is too short, no core is written. `--run` takes a program and its
-    arguments without a shell; `--run='sh -c …'` starts a shell. Its environment has GDBHEAP_PID, GDBHEAP_SNAPSHOT and
-    others. `--count` counts for each user separately if `--name` chooses processes. `--user` leaves out the processes
-    of other users, because anybody may give a process a name.
+    Files in `--output` are named after the program, the process id and the time. If root gives no folder, watch prints
+    which folder it uses. `--heap` saves the answer of `heap --json` from the same stop. `--core` needs room on the
+    disk. The process is stopped while gdb writes the core, for at most `--max-stop`. If that time is too short, no core
+    is written. `--run` takes a program and its arguments, and runs them without a shell; `--run='sh -c …'` starts a
+    shell. The environment of COMMAND contains GDBHEAP_PID, GDBHEAP_SNAPSHOT and others. `--count` counts for each user
+    separately if `--name` chooses processes. `--user` leaves out the processes of other users, because anybody may give
+    a process a name.
 
     `--prometheus` serves RSS, bytes in use, free, kept and trimmable, and the findings of each process. watch then
-    needs nothing else to wait for, and goes on after `--count` actions. It needs prometheus_client: `pip install
+    needs no other condition, and goes on after `--count` actions. It needs prometheus_client: `pip install
     'gdbheap[prometheus]'`. A request stops no process: all figures but RSS are from the last reading. `--look-every`
     sets the time between two readings. A reading stops a process while its memory is copied, for 1 % of the time at
-    most. Only this machine can ask if HOST is absent; 0.0.0.0 or an address lets in whoever reaches it. Requests may
-    use its addresses and localhost as the host; `--prometheus-host` adds names, separated by commas. docs/watching.md
-    lists the metrics.
+    most. If HOST is absent, only this machine can send requests. If HOST is 0.0.0.0 or an address, every machine that
+    reaches it can send requests. A request may name these addresses or localhost as its host; `--prometheus-host` adds
+    names, separated by commas. docs/watching.md lists the metrics.
 
     `--json` prints each event as a document on its own line on standard output, as it happens.""",
     needs=PROCESSES,

@@ -1,7 +1,8 @@
 """gdbheap shows where a process's memory went, down to the last page.
 
 A program starts with ``gdbheap.open`` (docs/library.md). Each name of the library is imported when it is first used,
-because the commands and gdb need none of them. docs/architecture.md lists the rooms; each imports only those before it.
+because the commands and gdb need none of these names. docs/architecture.md lists the rooms; each of them imports only
+rooms before it.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import a name of the library when it is first used. Raises AttributeError for any other name."""
+    """Return a name of the library, imported when it is first used. Raises AttributeError for any other name."""
     if name not in _MODULES:
         raise AttributeError(f"module 'gdbheap' has no attribute {name!r}")
     from importlib import import_module

@@ -1,7 +1,6 @@
 """Read JSON, numbers and texts from files that anybody may have written.
 
-ValueError is raised for a number that gdbheap would not write, and for a document that is nested too deeply. Long texts
-are cut.
+A number that gdbheap would not write, and a document that is nested too deeply, raise ValueError. Long texts are cut.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ __all__ = [
     "MAX_TEXT", "NODE_BYTES", "bounded", "finite", "is_time", "parsed", "renamed_keys", "whole", "with_own_bytes",
 ]  # fmt: skip
 
-# The characters of a signed 64-bit integer; int() takes quadratic time from thousands of digits on.
+# The most characters of a 64-bit integer; int() takes quadratic time for thousands of digits.
 MAX_DIGITS = 20
 LEAST, BEYOND = -(1 << 63), 1 << 64
-# Bytes of Python's smallest container and of the pointer to it: two characters of a document ("[]," or "0,") may become
-# both.
+# The bytes of Python's smallest container and of the pointer to it. Two characters of a document ("[]," or "0,") may
+# become both.
 NODE_BYTES = 72
 # The year 3000. Axes also draw dates after the last moment, and datetime ends with the year 9999.
 END_OF_TIME = 32_503_680_000
@@ -28,8 +27,11 @@ MAX_TEXT, CUT = 4096, "…"
 
 
 def parsed(text: str | bytes) -> Any:
-    """Return the parsed JSON document. Raises ValueError if it is no JSON, is nested deeper than Python can follow, or
-    has a number that ``whole`` or ``finite`` refuses."""
+    """Return the parsed JSON document.
+
+    Raises ValueError if it is not JSON, is nested deeper than Python can follow, or has a number that ``whole`` or
+    ``finite`` refuses.
+    """
     try:
         return json.loads(text, parse_int=whole, parse_float=finite, parse_constant=_refuse)
     except RecursionError:
@@ -37,7 +39,7 @@ def parsed(text: str | bytes) -> Any:
 
 
 def whole(text: str) -> int:
-    """Return a 64-bit integer, signed or unsigned. Raises ValueError for a larger one."""
+    """Return the number in a text, which fits into 64 bits, signed or unsigned. Raises ValueError for a larger one."""
     if len(text) > MAX_DIGITS:
         raise ValueError(f"a number has {len(text):,} digits")
     found = int(text)
@@ -47,7 +49,7 @@ def whole(text: str) -> int:
 
 
 def finite(text: str) -> float:
-    """Return a finite number. Raises ValueError for infinity."""
+    """Return the number in a text. Raises ValueError for infinity."""
     found = float(text)
     if not math.isfinite(found):
         raise ValueError(f"{text[:MAX_DIGITS]} is too large a number")
@@ -55,12 +57,12 @@ def finite(text: str) -> float:
 
 
 def bounded(text: str) -> str:
-    """Return the text, or the beginning of one that is longer than MAX_TEXT."""
+    """Return the text; if it is longer than MAX_TEXT, only its beginning."""
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - len(CUT)] + CUT
 
 
 def is_time(seconds: float) -> bool:
-    """Return whether a number of seconds after 1970 is a date (before the year 3000)."""
+    """Return whether a number of seconds after 1970 is a date that gdbheap accepts: one before the year 3000."""
     return 0 <= seconds < END_OF_TIME
 
 
@@ -69,8 +71,10 @@ def _refuse(text: str) -> NoReturn:
 
 
 def renamed_keys(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return a record with its keys renamed; ``names`` maps older names to new ones. A key that is there by its new
-    name keeps its value."""
+    """Return a record with its keys renamed. ``names``: the new name of each older name.
+
+    If a key is there under its new name too, that value stays.
+    """
     return {
         **{key: value for key, value in content.items() if key not in names or names[key] in content},
         **{new: content[old] for old, new in names.items() if old in content and new not in content},
@@ -78,8 +82,11 @@ def renamed_keys(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[s
 
 
 def with_own_bytes(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row of objects of an older file with ``own``, the bytes of their own blocks, and with ``bytes``, which
-    then includes their buffers. Raises TypeError if these are no numbers."""
+    """Return a row about objects, with today's keys if it is from an older file.
+
+    ``own`` then has the bytes of the objects' own blocks, and ``bytes`` also includes their buffers. Raises TypeError
+    if the older values are not numbers.
+    """
     if "own" in content or "bytes" not in content:
         return content
     own, buffers = content["bytes"], content.get("buffers", 0)

@@ -1,8 +1,8 @@
-"""Decide which of our own environment variables are trusted; no other module does.
+"""Decide which of gdbheap's own environment variables are trusted; no other module does.
 
-When root works for another user (sudo), the variables may be that user's (``sudo -E``, also by a second sudo). Then
-only variables that restrict, or that describe the terminal, the language and the container, are trusted. Variables that
-make gdbheap load, write, fetch or run something are not.
+When root works for another user (sudo), the variables may be that user's (``sudo -E``, also through a second sudo).
+Then a variable is trusted only if it restricts gdbheap, or describes the terminal, the language or the container.
+Variables that make gdbheap load, write, fetch or run something are not trusted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HONOURED = frozenset(
     "COLORTERM COLUMNS GDBHEAP_DEBUG GDBHEAP_LONG_STATE GDBHEAP_NO_TEXT KUBERNETES_SERVICE_HOST LANG LANGUAGE LINES"
     " LOGNAME NO_COLOR SUDO_COMMAND SUDO_GID SUDO_UID SUDO_USER TERM USER container".split()
 )
-# The prefix of trusted variables: LC_ALL and its kind name a language.
+# The prefix of trusted variables that name a language, such as LC_ALL.
 LOCALE = "LC_"
 # elf.h: the kernel sets this for a program that got rights from its file (set-uid, capabilities).
 AT_SECURE, WORD = 23, 8
@@ -26,8 +26,9 @@ _given: dict[str, str] | None = None
 
 
 def is_borrowed() -> bool:
-    """Return whether gdbheap may have other rights than the user whose variables these are (sudo, set-uid programs)."""
-    # Even if SUDO_UID names root: "sudo -E" in a root shell that "sudo -E" opened passes on the first user's variables.
+    """Return whether gdbheap may have more rights than the user whose variables these are (sudo, set-uid programs)."""
+    # This is so even if SUDO_UID names root: "sudo -E" in a root shell that "sudo -E" opened passes on the first user's
+    # variables.
     if "SUDO_UID" in os.environ:
         return True
     return os.getuid() != os.geteuid() or os.getgid() != os.getegid() or _got_rights()
@@ -44,7 +45,7 @@ def _got_rights() -> bool:
 
 
 def trusted(name: str) -> str:
-    """Return the value of a variable, or "" if it is not set or not trusted."""
+    """Return the value of a variable; "" if it is not set or not trusted."""
     return os.environ.get(name, "") if _counts(name) or not is_borrowed() else ""
 
 
@@ -53,14 +54,14 @@ def _counts(name: str) -> bool:
 
 
 def given() -> Mapping[str, str]:
-    """Return all variables as they were before ``clean``, for work that is done with their own user's rights."""
+    """Return all variables as they were before ``clean``, for work with the rights of the user who set them."""
     return os.environ if _given is None else _given
 
 
 def clean() -> None:
-    """Remove untrusted variables from this process, and so from all that it starts.
+    """Remove untrusted variables from this process, and so from all programs that it starts.
 
-    Only a program of our own may call this.
+    Only a program of gdbheap's own may call this.
     """
     global _given
     if not is_borrowed():
@@ -73,7 +74,7 @@ def clean() -> None:
 
 
 def home() -> str:
-    """Return the trusted home folder, or "" if there is none."""
+    """Return the trusted home folder; "" if there is none."""
     try:
         return trusted("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:
@@ -81,8 +82,10 @@ def home() -> str:
 
 
 def find_program(name: str) -> str | None:
-    """Return the path of a program that gdbheap starts for its own work, or None. It never lies below the current
-    folder."""
+    """Return the path of a program that gdbheap starts for its own work; None if it is not found.
+
+    Relative folders in PATH, such as the current folder, are not searched.
+    """
     path = SAFE_PATH if is_borrowed() else os.environ.get("PATH", SAFE_PATH)
     for folder in filter(os.path.isabs, path.split(os.pathsep)):
         found = os.path.join(folder, name)

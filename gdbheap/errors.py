@@ -1,4 +1,4 @@
-"""The exceptions that gdbheap raises for people to read, as one family.
+"""The exceptions that gdbheap raises for people to read, all derived from one class.
 
 Each message is one line that says what failed and what to do next. ``status`` is the exit status of the shell command
 and of ``gdb -batch``. This module prints nothing and raises nothing.
@@ -38,14 +38,14 @@ __all__ = [
 ]
 
 EXHAUSTED = {
-    errno.ENOMEM: "there is not enough memory: raise the limit (ulimit -v, the container's), or stop other programs",
-    errno.EAGAIN: "no further thread could be started: raise the limit (ulimit -u, the container's pids)",
+    errno.ENOMEM: "there is not enough memory: raise the limit (ulimit -v, or the container's), or stop other programs",
+    errno.EAGAIN: "another thread could not be started: raise the limit (ulimit -u, or the container's pids.max)",
     errno.EMFILE: "the limit on open files is too low: raise the limit (ulimit -n)",
     errno.ENFILE: "too many files are open on this machine (fs.file-max)",
-    errno.ENOSPC: "the disk is full: free some space, or give another folder (TMPDIR)",
-    errno.EDQUOT: "the disk quota is used up: free some space, or give another folder (TMPDIR)",
+    errno.ENOSPC: "the disk is full: free some space, or set TMPDIR to another folder",
+    errno.EDQUOT: "the disk quota is used up: free some space, or set TMPDIR to another folder",
 }
-"""By errno: what the system ran out of, and the next step."""
+"""By errno: what the system has run out of, and the next step."""
 
 LINE_LIMIT = 1000
 
@@ -53,7 +53,7 @@ LINE_LIMIT = 1000
 def one_line(text: object, limit: int = LINE_LIMIT) -> str:
     """Return ``text`` on one line of at most ``limit`` characters, ``printable`` and with single blanks.
 
-    A text in double quotes that is cut is closed again.
+    If it is cut inside double quotes, a closing quote is added.
     """
     words = printable(" ".join(str(text).split()))
     if len(words) <= limit:
@@ -65,10 +65,10 @@ def one_line(text: object, limit: int = LINE_LIMIT) -> str:
 
 
 def next_steps(message: str) -> list[str]:
-    """Return what a message says to do next: the commands of ours that it quotes.
+    """Return what a message says to do next: the commands of gdbheap that it quotes.
 
-    If it quotes none, return the words after its last colon, or after a question there. Texts of the target contain no
-    quoted commands (``printable_record``).
+    If it quotes none, return the words after its last colon, or after a question there. A text of the target cannot
+    contain a quoted command (``printable_record``).
     """
     # Imported here, because only a program that reads the error asks for it.
     import re
@@ -94,7 +94,7 @@ class GdbheapError(Exception):
         super().__init__(one_line(message))
 
     def __str__(self) -> str:
-        """Return the line. Names of a target were ``named`` when the message was made."""
+        """Return the line. Names of a target in it were ``named`` when the message was made."""
         return Sentence(super().__str__())
 
     @property
@@ -136,11 +136,11 @@ class NotInUse(Unsupported):
 
 
 class CallEnded(GdbheapError):
-    """A call into the process did not return. Its message says what happened, and no other error may hide it."""
+    """A call into the process did not return. The message says what happened; no other error may replace this one."""
 
 
 def or_none(answer: Callable[[], A], kind: type[GdbheapError] = GdbheapError) -> A | None:
-    """Return the answer, or None if ``answer`` raises an error of that kind."""
+    """Return what ``answer`` returns; None if it raises an error of this kind."""
     try:
         return answer()
     except kind:
@@ -148,13 +148,13 @@ def or_none(answer: Callable[[], A], kind: type[GdbheapError] = GdbheapError) ->
 
 
 def exhausted(error: BaseException) -> GdbheapError:
-    """Return the error for a MemoryError, or for an OSError whose number is in EXHAUSTED."""
+    """Return the error for a MemoryError, or for an OSError whose errno is in EXHAUSTED."""
     number = error.errno if isinstance(error, OSError) and error.errno else errno.ENOMEM
-    return GdbheapError(f"gdbheap could not go on: {EXHAUSTED[number]}; a process that was stopped runs on")
+    return GdbheapError(f"gdbheap could not continue: {EXHAUSTED[number]}; a process that was stopped runs on")
 
 
 def reason_of(error: BaseException) -> str:
-    """Return, on one line, why one of several processes could not be read."""
+    """Return on one line why one of several processes could not be read."""
     if isinstance(error, GdbheapError):
         return str(error)
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in EXHAUSTED):
@@ -162,5 +162,5 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, OSError):
         return one_line(error)
     if isinstance(error, KeyboardInterrupt):
-        return "the look was interrupted; the process runs on"
+        return "reading this process was interrupted; the process runs on"
     return f"a fault of gdbheap ({type(error).__name__})"

@@ -27,17 +27,17 @@ from gdbheap.targets.stack_mappings import live_parts
 from gdbheap.targets.target import Damage, Target
 from gdbheap.targets.unseen_files import about
 
-# With more blocks than this, gdbheap looks for containers only when asked: it takes about a second.
+# If there are more blocks, gdbheap looks for containers only when asked, because that takes about a second.
 MAX_STRUCTURES = 1_000_000
 
 
 class Heap(KnownContents):
     """Everything known about one target at one stop.
 
-    A part that cannot be read raises the same error each time it is used. Long walks call ``progress`` with (label,
-    bytes done, bytes in all), on the calling thread. ``disclosure`` says whether texts show contents of strings, bytes
-    and keys; it may change between answers. ``kinds``: the allocators to look for, in order; ``contents``: the kinds of
-    contents to look for.
+    A part that cannot be read raises the same error each time it is used. During long walks ``progress`` is called with
+    (label, bytes done, bytes in all), on the calling thread. ``disclosure`` decides whether texts show contents of
+    strings, bytes and keys; it may change between answers. ``kinds``: the allocators to look for, in this order;
+    ``contents``: the kinds of contents to look for.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Heap(KnownContents):
         contents: Sequence[type[Content]] = CONTENTS,
     ) -> None:
         super().__init__(target, progress, kinds, contents)
-        # Made even for a target without Python.
+        # Made also for a target without Python.
         self.python = self.content(PythonContent)
 
     @part("structures")
@@ -73,7 +73,7 @@ class Heap(KnownContents):
 
     @property
     def structures_of_c(self) -> Structures | None:
-        """The kinds of the blocks of C code; None in a Python program in which nothing else has such structures.
+        """The kinds of the blocks of C code; None in a Python program without contents of other kinds.
 
         Raises Unsupported.
         """
@@ -81,11 +81,12 @@ class Heap(KnownContents):
 
     @property
     def known_structures(self) -> Structures | None:
-        """The kinds of the blocks of C code; None if they are unknown, or are slow to find and were not asked for."""
+        """The kinds of the blocks of C code; None if they are unknown, or take long to find and nobody asked."""
         if not self.has("structures") and self.used_of_c > MAX_STRUCTURES:
             return None
         try:
-            # Over a slow connection gdbheap does not read all of a Python program only to name what is not Python's.
+            # Over a slow connection gdbheap does not read all of a Python program only to name blocks that are not
+            # Python's.
             is_slow = self.target.remote and not self.has("structures")
             return None if is_slow and self.python.objects_or_none is not None else self.structures_of_c
         except GdbheapError:
@@ -93,7 +94,7 @@ class Heap(KnownContents):
 
     @property
     def known_kinds(self) -> Structures | None:
-        """The same as ``known_structures``; if that would take long, only objects with vtables are recognised."""
+        """``known_structures``; if finding these would take long, only objects with vtables are recognised."""
         found = self.known_structures
         if found is not None:
             return found
@@ -103,10 +104,10 @@ class Heap(KnownContents):
 
     @property
     def references(self) -> Nodes:
-        """The graph of all references, drawn by a kind of contents that knows what is in blocks, else from the words in
-        them.
+        """The graph of all references.
 
-        Raises Unsupported.
+        It is built by a kind of contents that knows what is in blocks, else from the words in the blocks. Raises
+        Unsupported.
         """
         return self.paths.references
 
@@ -126,8 +127,10 @@ class Heap(KnownContents):
 
     @property
     def mapped(self) -> list[Mapped]:
-        """Memory that the program mapped itself and that a block describes, as the kinds of contents report it, in
-        address order."""
+        """The memory that the program mapped itself and that a block describes, in address order.
+
+        The kinds of contents report it.
+        """
         return sorted((one for content in self.contents for one in content.mapped), key=lambda one: one.address)
 
     @part("paths of blocks")
@@ -137,7 +140,7 @@ class Heap(KnownContents):
 
     @part("references of blocks")
     def block_references(self) -> BlockReferences:
-        """The graph of the blocks alone. Raises Unsupported."""
+        """The graph of the references between blocks, without what only Python knows. Raises Unsupported."""
         self.require_malloc()
         provided = [(stack, live_parts(self.target, [stack])) for stack in self.stacks]
         _live, loose = self.live_stacks()
@@ -148,7 +151,7 @@ class Heap(KnownContents):
         roots = [*block_roots(self.target, provided, loose, others, own, kept), *kernel_roots(self.kernel_pointers)]
         roots += (BlockRoot(held.name, BY_STATIC, list(held.blocks), [], held.kind) for held in self.content_roots())
         following = self.labelled("following references")
-        # Kinds and graph number the same blocks only if no block is Python's own.
+        # The kinds and the graph number the same blocks only if no block belongs to Python's own allocator.
         kinds = self.known_kinds if self.is_all_of_c else None
         stores = self.walked.stores
         is_partial = self.lacks_memory() or not is_whole
@@ -160,12 +163,12 @@ class Heap(KnownContents):
 
     @part("kernel's pointers")
     def kernel_pointers(self) -> KernelPointers:
-        """Addresses that the kernel keeps for the program."""
+        """Addresses that the program gave to the kernel, which keeps them."""
         return kernel_pointers(self.target.proc)
 
     @property
     def versions(self) -> dict[str, str | None]:
-        """The versions of Python and of the C library, and the allocator that serves malloc, as JSON has them.
+        """The versions of Python and of the C library, and the allocator that serves malloc, with their keys in JSON.
 
         Each is given as far as it is known, whatever command was asked.
         """
@@ -180,7 +183,7 @@ class Heap(KnownContents):
 
     @property
     def warnings(self) -> list[str | Remark]:
-        """Warnings for an answer: from the target, the allocators, the contents and the answers."""
+        """What the answer may lack, or where it may be wrong: from target, allocators, contents and answers."""
         cut = self.target.cut_short
         own = [warning for allocator in self.asked_allocators for warning in allocator.warnings]
         own += [warning for content in self.asked_contents for warning in content.warnings]
@@ -190,14 +193,14 @@ class Heap(KnownContents):
         return [*map(change, known + own), *remarks, *([change(cut)] if cut else [])]
 
     def _unseen(self) -> list[str]:
-        """Return a warning about files that cannot be read, unless malloc's own error already names them."""
+        """Return a warning about files that cannot be read; none if malloc's own error names these files already."""
         if not self.target.unseen or MALLOC.name in self._failures:
             return []
         return [f"{about(self.target.unseen)}: what their data point to is known, and their symbols are not"]
 
     @property
     def damage(self) -> list[Damage]:
-        """The damage of all memory, without contents that may not be shown."""
+        """The damage that was found in all memory, without contents that may not be shown."""
         return [self.disclosure.damage(damage) for damage in super().damage]
 
     @property

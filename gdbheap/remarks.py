@@ -1,5 +1,7 @@
-"""Remarks: what an answer lacks, or where it may be wrong, as records. ``report/words/remarks.py`` has their
-sentences."""
+"""Remarks as records: what an answer lacks, or where it may be wrong.
+
+``report/words/remarks.py`` has their sentences.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,17 @@ RemarkId = Literal[
 
 @dataclass(frozen=True)
 class Remark:
-    """A remark about an answer: its id, and the values of its sentence by name.
+    """A remark about an answer: its id, and by name the values in its sentence.
 
-    ``id`` is a ``RemarkId``; one that was read from a file may be of a later release. Values are texts, numbers, and
-    lists or dicts of these.
+    ``id`` is a ``RemarkId``; if it was read from a file, it may be that of a later release. Values are texts, numbers,
+    and lists or dicts of these.
     """
 
     id: str
     values: dict[str, Any] = field(default_factory=dict)
 
     def changed(self, change: Callable[[str], str]) -> Remark:
-        """Return the remark with each of its texts changed."""
+        """Return the remark with ``change`` applied to each of its texts."""
         return replace(self, values={name: _changed(value, change) for name, value in self.values.items()})
 
 

@@ -1,4 +1,4 @@
-"""Merge the C and Python frames of a thread that is stopped for a moment into one stack."""
+"""Merge the C frames and the Python frames of a thread into one stack; the thread is stopped only for a moment."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from gdbheap.targets.unwind_tables import DWARF
 __all__ = ["Captured", "Made", "NativeFrame", "StackFrame", "Stacks", "Weighted", "merge"]
 
 NATIVE, PYTHON = "native", "python"
-# By Python's major version: the function that evaluates bytecode. One call of it runs one or more Python frames.
+# The function that evaluates bytecode, by Python's major version. One call of it runs one or more Python frames.
 EVALUATORS = {2: "PyEval_EvalFrameEx", 3: "_PyEval_EvalFrameDefault"}
-# The prefix of functions that run one instruction, in an interpreter built with tail calls (3.14). The evaluator calls
-# them.
+# The prefix of the functions that run one instruction each, in an interpreter built with tail calls (3.14). The
+# evaluator calls them.
 HANDLER = "_TAIL_CALL_"
 NO_OBJECT = "[code of no file]"
 MAX_VDSO = 64 << 10
@@ -39,9 +39,9 @@ ERRORS = (Fault, GdbheapError, OSError, OverflowError, ValueError)
 class StackFrame:
     """One frame of a stack.
 
-    ``name``: the function. For Python it is the qualified name if the interpreter keeps it (3.11 and later). For C
-    without a symbol it is ``object+0x1234``, with the address at which the function was linked. ``file``: the source of
-    a Python function, else the path of the object. ``kind``: "python" or "native".
+    ``name``: the function. For Python it is the qualified name if the interpreter keeps that (3.11 and later). For C
+    without a symbol it is ``object+0x1234``, with the function's linked address. ``file``: the source of a Python
+    function, else the path of the object. ``kind``: "python" or "native".
     """
 
     name: str
@@ -60,12 +60,12 @@ class Made:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the record of a file of format 1 with today's keys."""
+        """Return the record in a file of format 1 with today's keys."""
         return renamed_keys(content, {"size": "asked"})
 
 
 Weighted = tuple[tuple[StackFrame, ...], int, int]
-"""A stack, outermost frame first; its weight (bytes unless said otherwise); and the number of calls."""
+"""A stack, outermost frame first; its weight (bytes unless stated otherwise); and the number of such calls."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ class Captured:
     """A captured stack, innermost frame first.
 
     ``places``: for each native frame the object, an address in its function, and the function's start (0 if unknown).
-    ``cut``: why the stack ends early, or "". ``python``: the thread's Python frames, or None if it has none.
+    ``cut``: why the stack ends early; "" if it does not. ``python``: the thread's Python frames, or None if it has
+    none.
     """
 
     places: tuple[tuple[LoadedObject | None, int, int], ...]
@@ -83,7 +84,7 @@ class Captured:
 
 @dataclass(frozen=True)
 class NativeFrame:
-    """A native frame: whether it is the evaluator's, and whether its code is the interpreter's own."""
+    """A native frame. ``evaluates``: it is a call of the evaluator; ``interpreters``: its code is the interpreter's."""
 
     frame: StackFrame
     evaluates: bool
@@ -91,15 +92,16 @@ class NativeFrame:
 
 
 class Stacks:
-    """The stacks of single threads of one live process, whose other threads keep running.
+    """Reads the stacks of single stopped threads of a live process; its other threads keep running.
 
-    Objects that are loaded later and a Python that starts later are noticed. After an exec() of the process nothing can
-    be read, and a new Stacks is needed. Raises NoTarget, NotPermitted.
+    Objects that are loaded later, and a Python that starts later, are noticed. After an exec() of the process nothing
+    more can be read, and a new Stacks is needed. Raises NoTarget, NotPermitted.
     """
 
     def __init__(self, process: Named, machine: Machine) -> None:
         self._running = Running(process, machine)
-        # By path and build-id. Files are opened when first met, because those of a process that ended may be gone.
+        # By path and build-id. Files are opened when their objects are first met, because a process that ended has no
+        # files.
         self._files: dict[tuple[str, str | None], BinaryIO | None] = {}
         self._functions: dict[tuple[str, str | None], Functions] = {}
         self._names: dict[tuple[LoadedObject, int], NativeFrame] = {}
@@ -111,13 +113,13 @@ class Stacks:
     def capture(self, registers: Sequence[int], thread_pointer: int) -> Captured:
         """Return the stack of a stopped thread with these registers (in DWARF's numbering, rip last).
 
-        It is quick and never raises: frames that cannot be read are missing, and ``cut`` says so.
+        This is quick and never raises: if frames cannot be read, they are missing, and ``cut`` says so.
         """
         places, cut = self._places(registers, None)
         return Captured(places, cut, self._python(thread_pointer))
 
     def capture_copy(self, registers: Sequence[int], stack: bytes) -> Captured:
-        """Return the stack of a thread that has run on, from a copy of the bytes at its stack pointer.
+        """Return the C frames of a thread that has run on, from a copy of the bytes that were at its stack pointer.
 
         Python's frames are missing, because they are stored elsewhere.
         """
@@ -126,7 +128,7 @@ class Stacks:
 
     @property
     def unread(self) -> list[str]:
-        """The process's files that could not be read so far, one line each; names may be missing."""
+        """A line for each of the process's files that could not be read so far, so that names may be missing."""
         return self._running.unread
 
     @property
@@ -135,7 +137,7 @@ class Stacks:
         return not self._running.folder.is_there()
 
     def keep_files(self) -> None:
-        """Open the files of all loaded objects now, because the process may have ended when a stack is named."""
+        """Open the files of all loaded objects now, because the process may have ended by the time a stack is named."""
         for loaded in self._running.objects:
             self._met(loaded)
 
@@ -147,7 +149,7 @@ class Stacks:
             counters, starts, cut = found.counters, found.starts, found.cut
         except ERRORS as error:
             counters, starts, cut = list(registers[-1:]), [0], one_line(error)
-        # A return address may lie after the end of the calling function, if the call does not return.
+        # If a call does not return, its return address may lie after the end of the calling function.
         exact = [counter - bool(index) for index, counter in enumerate(counters)]
         places = [(self._met(self._running.code_object(at)), max(at, start), start) for at, start in zip(exact, starts)]
         return tuple(places), cut
@@ -155,7 +157,7 @@ class Stacks:
     def capture_registers(self, registers: Sequence[int], stack: bytes | None = None) -> Captured:
         """Return the stack for registers in the kernel's order (``struct user_regs_struct``).
 
-        ``stack``: a copy of the stack, if the thread has run on.
+        ``stack``: a copy of the bytes at the stack pointer, if the thread has run on; else None.
         """
         numbered = [registers[place] for place in DWARF]
         if stack is not None:
@@ -182,8 +184,10 @@ class Stacks:
             return None
 
     def _find_python(self) -> None:
-        """Find the interpreter. It may be loaded later, or not be ready yet, so the search is final only once it has
-        threads."""
+        """Find the interpreter.
+
+        It may be loaded later, or not be ready yet, so the search is final only once the interpreter has threads.
+        """
         if self._calls is not None and self._calls.has_threads:
             return
         now, (age, tried) = time.monotonic(), self._tried
@@ -201,7 +205,7 @@ class Stacks:
             self._interpreter = self._calls = None
 
     def name(self, captured: Captured) -> tuple[StackFrame, ...]:
-        """Return the frames of a captured stack, outermost first. The process may run again, or have ended."""
+        """Return the frames of a captured stack, outermost first. The process may have run on, or have ended."""
         natives = [self._named(*place) for place in captured.places]
         python = captured.python
         groups = [] if python is None else [[self._python_frame(frame) for frame in group] for group in python.groups]
@@ -264,13 +268,12 @@ class Stacks:
 def merge(
     natives: Sequence[NativeFrame], groups: Sequence[Sequence[StackFrame]], cut: bool, torn: bool
 ) -> list[StackFrame]:
-    """Merge native frames and Python frames into one stack, innermost first; each group of Python frames belongs to one
-    evaluator.
+    """Merge native frames and groups of Python frames, one group for each evaluator, into one stack, innermost first.
 
-    The evaluators are replaced by the Python frames that they run. Other frames of the interpreter that are outside of
-    the innermost Python frame are left out. ``cut``: there may be more native frames further out; ``torn``: there may
-    be more Python frames. If the counts do not match, only the native frames inside of the innermost evaluator are
-    shown, followed by all Python frames.
+    The evaluators are replaced by the Python frames that they run. Other frames of the interpreter are left out, unless
+    they are inside the innermost Python frame. ``cut``: whether there may be more native frames further out; ``torn``:
+    whether there may be more Python frames. If the numbers of evaluators and groups do not match, the result is the
+    native frames inside the innermost evaluator, followed by all Python frames.
     """
     places = [index for index, native in enumerate(natives) if native.evaluates]
     if not any(groups):
@@ -288,10 +291,10 @@ def merge(
 
 
 def _fits(evaluators: int, groups: int, cut: bool, torn: bool) -> bool:
-    """Return whether evaluators and groups of Python frames can be paired from the innermost on."""
+    """Return whether evaluators and groups of Python frames can be paired, beginning with the innermost."""
     return evaluators == groups or (cut and evaluators < groups) or (torn and groups < evaluators)
 
 
 def _beyond(natives: Sequence[NativeFrame], places: Sequence[int]) -> list[StackFrame]:
-    """Return the native frames from the first evaluator on whose Python frames could not be read."""
+    """Return the native frames from ``places[0]`` on, the first evaluator whose Python frames could not be read."""
     return [native.frame for native in natives[places[0] :]] if places else []

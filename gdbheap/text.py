@@ -1,6 +1,6 @@
-"""Make text that a target chose safe for a terminal, a JSON document and a spreadsheet.
+"""Make a text that a target chose safe for a terminal, a JSON document and a spreadsheet.
 
-This module imports nothing that a short command does not need.
+This module imports only what a short command needs.
 """
 
 from __future__ import annotations
@@ -19,25 +19,27 @@ __all__ = [
     "file_name", "json_text", "named", "printable", "printable_lines", "printable_record", "quoted",
 ]  # fmt: skip
 
-# The first word of our commands, in gdb and in a shell.
+# The first word of gdbheap's commands, in gdb and in a shell.
 IN_GDB, IN_SHELL = "heap", "gdbheap"
-# How a sentence of ours quotes a command, and the harmless form: the command's first letter is an escape.
+# How gdbheap's sentences quote a command, and the harmless form, in which an escape replaces the command's first
+# letter.
 COMMANDS = tuple((f"'{word} ", f"'\\x{ord(word[0]):02x}{word[1:]} ") for word in (IN_GDB, IN_SHELL))
-# The most characters shown of a name, and of a text of the target in a sentence.
+# The most characters that are shown of a name, and of a target's text in a sentence.
 LONGEST, LONGEST_QUOTED = 4000, 60
-# What forces a name into quotes: a quote or a pipe; a mark that ends a clause or a sentence, before a blank or at the
-# end; a dash between blanks; several words in single quotes, as our commands are quoted.
+# A name with any of these is put into quotes: a quote or a pipe; a mark that ends a clause or a sentence, before a
+# blank or at the end; a dash between blanks; several words in single quotes, as gdbheap's commands are quoted.
 FORGING = r"""["`|]|[.;!?][)\]}'>]*(?:\s|$)|\s-+\s|(?<!\w)'[^']*\s[^']*'(?!\w)"""
-# Quoted texts that cannot close their quotes: as a whole, also if cut, and as the key of an item or a value.
+# Quoted texts that cannot close their quotes: a whole text, also a cut one, and one that is the key of an item or a
+# value.
 TEXT = r"""[bruBRU]{0,2}'[^']*(?<!\\)'|b?"[^"]*(?<!\\)\""""
 WHOLE_TEXT = rf"(?:{TEXT})(?:…?(?: \([\d,]+ in all\))?)"
 KEY = rf"(?<=[\[({{=])(?:{TEXT})(?=[\])}},:])"
-# What replaces a text that is not shown (contents/python/text/disclosure).
+# The placeholder for a text that is not shown (contents/python/text/disclosure).
 HIDDEN = r"<\w+ of [\d,]+>"
-# The most combining marks on one letter: more of them cover the lines above and below.
+# The most combining marks on one letter: more of them would cover the lines above and below.
 MOST_MARKS = 4
 PLAIN_END = "\u0300"
-# Python says that these are printable, but no terminal shows them.
+# Python counts these as printable, but no terminal shows them.
 UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 MARKS = ("Mn", "Me")
 # int() accepts at most 4,300 digits, and older releases of Python get slow with many.
@@ -47,15 +49,15 @@ IN_FRONT = " \"'"
 
 
 def bounded_number(digits: str, most: int, base: int = 10) -> int:
-    """Return the number that ``digits`` mean, at most ``most``. The digits have no sign and no prefix."""
+    """Return the number that ``digits`` mean; ``most`` if it is larger. The digits have no sign and no prefix."""
     digits = digits.lstrip("0")
     return min(int(digits or "0", base), most) if len(digits) <= MOST_DIGITS else most
 
 
 def as_typed(text: str, command: str) -> str:
-    """Return ``text`` with the commands that it quotes beginning with ``command`` instead of "heap".
+    """Return ``text``; the commands that it quotes begin with ``command`` instead of "heap".
 
-    Texts of the target in it contain no commands: ``printable_record`` escapes them.
+    A target's texts in it contain no commands: ``printable_record`` escapes them.
     """
     return text if command == IN_GDB else text.replace(f"'{IN_GDB} ", f"'{command} ")
 
@@ -79,7 +81,7 @@ def printable(text: str) -> str:
 
 
 def _selects(character: str) -> bool:
-    """Return whether the character is a variation selector."""
+    """Return whether a character is a variation selector, which is invisible."""
     return "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
 
 
@@ -89,10 +91,10 @@ def printable_lines(text: str) -> str:
 
 
 def quoted(text: str, most: int = LONGEST_QUOTED) -> str:
-    """Return a text that the target chose, in double quotes that it cannot close.
+    """Return a text that the target chose, in double quotes that the text cannot close.
 
-    If it is longer than ``most``, only both ends are shown. The placeholder of a text that is not shown stays
-    unchanged.
+    If it is longer than ``most``, only its beginning and its end are shown. The placeholder of a text that is not shown
+    stays unchanged.
     """
     # Imported here, because few sentences need it.
     import re
@@ -111,13 +113,13 @@ def named(text: str) -> str:
     """Return a name that the target chose, ready for a sentence.
 
     It stays unchanged if it looks like a name, a type, a path or a quoted text. Otherwise it is ``quoted``, so that
-    nothing in it reads as our own words.
+    nothing in it can be taken for gdbheap's own words.
     """
     return quoted(text, LONGEST) if _reads_as_ours(text) else text
 
 
 def file_name(path: str) -> str:
-    """Return the last part of a path. Quotes that ``named`` added stay around it."""
+    """Return the last part of a path. If ``named`` has put the path into quotes, the part has quotes too."""
     name = path.rsplit("/", 1)[-1]
     return f'"{name}' if _is_quoted(path) and name != path else name
 
@@ -127,7 +129,7 @@ def _is_quoted(text: str) -> bool:
 
 
 def _reads_as_ours(text: str) -> bool:
-    """Return whether the text contains anything that a name in a sentence may not have."""
+    """Return whether a text contains anything that could be taken for gdbheap's own words."""
     if text.isascii() and text.isidentifier():
         return False
     # Imported here, because a short command has no such name.
@@ -140,14 +142,14 @@ def _reads_as_ours(text: str) -> bool:
 
 
 def _has_marks(text: str) -> bool:
-    """Return whether the text has punctuation outside of ASCII, such as typographic quotes."""
+    """Return whether a text has punctuation outside ASCII, such as typographic quotes."""
     from unicodedata import category
 
     return any(character > "\x7f" and category(character)[0] == "P" for character in text if character != "…")
 
 
 def _without_commands(text: str) -> str:
-    """Return ``text`` with an escape in everything that looks like a quoted command of ours."""
+    """Return ``text``; whatever looks like a quoted command of gdbheap gets an escape."""
     for command, escaped in COMMANDS:
         text = text.replace(command, escaped)
     return text
@@ -158,21 +160,23 @@ class SeveralLines(str):
 
 
 class Sentence(str):
-    """A text of ours whose target names are already ``named``, or a line to paste: ``printable_record`` keeps its
-    words."""
+    """A text of gdbheap in which a target's names are already ``named``, or a line to paste.
+
+    ``printable_record`` keeps its words.
+    """
 
 
 def printable_record(value: T) -> T:
-    """Return an answer with each of its texts ``printable``, ``named`` and without quoted commands.
+    """Return an answer in which each text is ``printable``, ``named`` and without quoted commands.
 
-    Records, lists, tuples and dicts are searched. A value in which nothing changes stays the same object.
+    Records, lists, tuples and dicts are searched too. A value in which nothing changes stays the same object.
     """
     change = _CHANGES.get(type(value)) or _change_of(value)
     return value if change is None else change(value)
 
 
 def _change_of(value: object) -> Callable[[Any], Any] | None:
-    """Return the function that changes a value whose type is not one of Python's own, or None."""
+    """Return the function that changes a value of a type that is not one of Python's own; None if there is none."""
     if hasattr(value, "__dataclass_fields__"):
         return _record
     return _named if isinstance(value, tuple) else None
@@ -220,7 +224,7 @@ _CHANGES: dict[type, Callable[[Any], Any]] = {
 
 
 def json_text(content: object, default: Callable[[Any], Any] | None = None, separators: Any = None) -> str:
-    """Return ``content`` as JSON in printable ASCII; json.dumps would leave DEL unescaped."""
+    """Return ``content`` as JSON in printable ASCII; json.dumps alone would leave DEL unescaped."""
     import json
 
     return json.dumps(content, default=default, separators=separators).replace("\x7f", "\\u007f")

@@ -18,9 +18,9 @@ PAGE = ROOT / "docs" / "data.md"
 STATEMENTS = ROOT / "deploy" / "trino.sql"
 INTRODUCTION = """# The tables
 
-What `gdbheap export` writes and `gdbheap sql` asks. This page is written by `scripts/table_docs.py --write` from the
-declaration that the schemas of Parquet, the header lines of CSV, the tables of SQLite and those of DuckDB come from
-(`gdbheap/export/declaration.py`).
+This page describes the tables that `gdbheap export` writes and that `gdbheap sql` queries.
+`scripts/table_docs.py --write` writes this page from the declaration of the tables (`gdbheap/export/declaration.py`).
+The schemas of Parquet, the header lines of CSV, and the tables of SQLite and DuckDB come from the same declaration.
 
 ```
 gdbheap export 1234 -o tables                       # tables/blocks.parquet, tables/types.parquet, …
@@ -30,26 +30,28 @@ gdbheap sql 1234 "select type, sum(size) from blocks group by type order by 2 de
 gdbheap sql tables "select sum(size) from blocks"   # what was exported, without the process
 ```
 
-The folder appears once it is whole. If it is there already, it is replaced where it holds nothing but an older export,
-and left alone otherwise. On a full disk, or with Ctrl-C, one line says so and nothing is left.
+The folder appears when it is complete. If a folder of that name exists and contains only an older export, it is
+replaced; any other folder is left as it is. If the disk is full, or you press Ctrl-C, one line says so, and no files
+are left.
 
-- An `address` is a number of 64 bits with a sign: one in the kernel's half of the address space is negative. It is the
-  address that malloc returned, not the address of the block's header.
-- Sizes are in bytes. What is not known is NULL; in CSV an empty field.
-- In CSV a name is on one line: line breaks, controls and other characters that a terminal obeys or nobody sees are
-  escapes (`\\n`, `\\x1b`, `\\u202e`). Parquet and SQLite hold names as they are.
-- A spreadsheet computes a cell that begins with `=`, `+`, `-` or `@`, and a target chooses its names. `--csv-safe`
-  writes an apostrophe before such texts; numbers stay numbers. `gdbheap record` and `gdbheap sql --csv` take it too.
-- No table holds contents of strings, bytes or keys; what findings say of a snapshot that was taken with
+- An `address` is a signed number of 64 bits, so an address in the kernel's half of the address space is negative. The
+  address of a block is the one that malloc returned, not the address of the block's header.
+- Sizes are in bytes. An unknown value is NULL, or an empty field in CSV.
+- In CSV a name is on one line: line breaks, control characters, invisible characters and others that change a
+  terminal's output are written as escapes (`\\n`, `\\x1b`, `\\u202e`). Parquet and SQLite contain names unchanged.
+- A spreadsheet computes a cell that begins with `=`, `+`, `-` or `@`, and the target may contain names that begin so.
+  `--csv-safe` writes an apostrophe before such texts; numbers stay numbers. `gdbheap record` and `gdbheap sql --csv`
+  have this option too.
+- No table has contents of strings, bytes or keys, with one exception: the findings of a snapshot that was taken with
   `--with-contents` may name keys.
-- Sums agree with the commands: `sum(bytes)` of `types` with `own` in the `total` of `heap pyobjects --json`, the number
-  and the sum of `holes` with `heap holes --min=1`, `arenas` with `heap arenas`, the lines of `ledger` with
-  `heap --detail`, and `resident` of `mappings` with RSS.
-- A snapshot has `snapshots`, `ledger`, `findings`, `mappings`, `arenas`, `threads`, `types`, its 1,000 largest holes,
-  and `blocks` and `objects` if it was taken with `--blocks`; of threads it knows no stacks.
-- Edges, and what blocks retain, need the graph of references. Of a process with more than 2,000,000 blocks it is drawn
-  if `--edges`, `--tables` or a query asks for it.
-- A file of Parquet has what this page says of its table in its metadata, under `gdbheap`, as JSON.
+- Sums agree with the commands. `sum(bytes)` of `types` equals `own` in the `total` of `heap pyobjects --json`. The
+  number and the sum of `holes` equal those of `heap holes --min=1`. `arenas` agrees with `heap arenas`, the lines of
+  `ledger` agree with `heap --detail`, and the sum of `resident` of `mappings` equals RSS.
+- An export of a snapshot has `snapshots`, `ledger`, `findings`, `mappings`, `arenas`, `threads` (without stacks),
+  `types`, and its 1,000 largest holes. It has `blocks` and `objects` if the snapshot was taken with `--blocks`.
+- `edges`, and the column `retained` of `blocks` and `objects`, need the graph of references. For a process with more
+  than 2,000,000 blocks, gdbheap draws the graph only if `--edges`, `--tables` or a query asks for it.
+- The metadata of a Parquet file contains this page's description of its table, under `gdbheap`, as JSON.
 
 | kind | Parquet | SQLite | DuckDB |
 | --- | --- | --- | --- |

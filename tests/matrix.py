@@ -257,34 +257,39 @@ def page(suites: list[Suite], results: Results) -> str:
 
 TEXT = """# What was compared with glibc itself
 
-`make matrix`, as root and with debootstrap, makes a root folder of each Debian suite below, runs a program there whose
-threads allocate and free at random and keep a table of their own pointers, and writes this page.
-`make matrix SUITES="trixie"` prints the lines of some suites; `FOLDER=/var/tmp/matrix` keeps the folders for the next
-time. All suites run the same program, built in the oldest, and the same wheel of gdbheap, one abi3 module linked with
-the oldest suite's libc, installed there by pip and `gdbheap install`. No debug symbols are installed anywhere.
+`make matrix`, as root and with debootstrap, makes a root folder of each Debian suite below. It runs a program there
+whose threads allocate and free at random and keep a table of their own pointers. Then it writes this page.
+`make matrix SUITES="trixie"` only prints the lines of the named suites. `FOLDER=/var/tmp/matrix` keeps the folders for
+the next time. All suites run the same program, which is built in the oldest suite. All suites use the same wheel of
+gdbheap, with one abi3 module that is linked with the oldest suite's libc. pip and `gdbheap install` install the wheel
+in each folder. No debug symbols are installed anywhere.
 
 {tools}
 
-A cell is `exact` only if all of this holds, without tolerance:
+A cell is `exact` only if gdbheap's answer meets all of these conditions, without tolerance:
 
-- system bytes and in-use bytes of every arena and in total are what `malloc_stats()` printed in the process;
-- the bytes in fast bins of every arena, the number of mmapped chunks and their bytes are what `malloc_info()` printed;
-- the number of used chunks is that of the program's table and of what glibc holds for itself (thread caches, dtvs);
-- no damage is reported;
-- the version of glibc is right or not given: never that of a file of the system that looks in from outside.
+- system bytes and in-use bytes of every arena and in total equal those that `malloc_stats()` printed in the process;
+- the bytes in fast bins of every arena, the number of mmapped chunks and their bytes equal those that `malloc_info()`
+  printed;
+- the number of used chunks equals the number of pointers in the program's table plus the chunks that glibc uses itself
+  (thread caches, dtvs);
+- gdbheap reports no damage;
+- the version of glibc is right or not given: never the version of the libc outside of the folder.
 
-`process`, `gcore` and `kernel core` are the shell command, outside the folder, on the live process and on its cores,
-the kernel's and that of the folder's own gdb. (Since 2.42 threads' stacks have guard regions, which gdb 13's `gcore`
-cannot read: it writes zeros for such stacks, and gdbheap then warns that the threads' caches are missing.) There a
-cell also says that `heap check` finds nothing, that all mmapped chunks are found, that every live pointer of the table
-starts a used chunk of its size, and that every freed one lies in no used chunk. `gdb outside` and `its own gdb` are
-`gdb -p PID -batch -x gdbheap -ex 'heap arenas --json'`, typed outside the folder and inside it.
+In the columns `process`, `gcore` and `kernel core` the shell command runs outside of the folder. It reads the live
+process, a core by the folder's own gdb, and a core by the kernel. (Since glibc 2.42 threads' stacks have guard regions,
+which gdb 13's `gcore` cannot read. It writes zeros for such stacks, and gdbheap then warns that the threads' caches are
+missing.) In these columns `exact` also means that `heap check` finds nothing, that all mmapped chunks are found, that
+every live pointer of the table starts a used chunk of its size, and that no freed pointer lies in a used chunk. In the
+columns `gdb outside` and `its own gdb` the command is `gdb -p PID -batch -x gdbheap -ex 'heap arenas --json'`, typed
+outside of the folder and inside of it.
 
 {grid}
 
-Not run: aarch64; the versions of glibc between these; 2.30 and older, whose layouts are in the tables from their debug
-information and sources (heaps that `tests/images` lays out stand for them); processes stopped in the middle of malloc.
-`glibc.malloc.hugetlb=2` is a case of `make test`, on huge pages where `/proc/sys/vm/nr_hugepages` has some.
+These were not run: aarch64; the versions of glibc between these; processes stopped in the middle of malloc; glibc 2.30
+and older. The layouts of these older versions are in gdbheap's tables, from their debug information and sources. Tests
+read heaps that `tests/images` lays out in the same way. `make test` tries `glibc.malloc.hugetlb=2`, if
+`/proc/sys/vm/nr_hugepages` has huge pages.
 """
 
 

@@ -128,25 +128,27 @@ def main() -> int:
 
 
 TEXT = """
-Each suite's own packages, stripped and without debug symbols, running in the suite's root folder; gdbheap looks from
-outside. "size classes" to "with debug hooks" are as in [interpreters.md](interpreters.md). The other columns are the
-tests of that name (`tests/test_oracle_*.py`), the same that run on this system's interpreters: `exact` says that every
-case agreed, with the number of cases. A core's text and read-only data, which the kernel leaves out, are found below
-the folder by `--exe`; "lost names" is without that. `not run`: what is tried came later, or the test's programs are
-written for a later Python.
+The interpreters are each suite's own packages, stripped and without debug symbols, running in the suite's root folder.
+gdbheap reads them from outside of the folder. The columns "size classes" to "with debug hooks" are explained in
+[interpreters.md](interpreters.md). Each other column is the test of that name (`tests/test_oracle_*.py`), which also
+runs on this system's interpreters: `exact` means that every case agreed, and the number of cases follows. The kernel
+leaves code and read-only data out of a core, and gdbheap finds them below the folder by `--exe`. The test "lost names"
+is without `--exe`. `not run` means that this Python does not have the tested feature yet, or that the test's programs
+are written for a later Python.
 
 {grid}
 
-"paths": for a hundred random objects of each kind of structure, lists and links a million deep among them, the
-expression that `heap why` gives, evaluated in the program, is that object. "retained": on random graphs of up to 10,000
-objects, what each object retains is what is not reached without it. "unreachable": exactly the planted cycles and
-leaks. "values": what a program counted of equal objects, of instances by an attribute, and of the room in its
-containers. "lines": what tracemalloc's own snapshot has. "tasks": asyncio's own list of tasks, and where each waits.
-"paths", "retained" and "unreachable" on the interpreters of the system where this was run:
+"paths": `heap why` gives an expression for each of a hundred random objects of each kind of structure, among them lists
+and links a million deep. Evaluated in the program, the expression yields that object. "retained": on random graphs of
+up to 10,000 objects, each object retains exactly the objects that are not reached without it. "unreachable": the answer
+has exactly the planted cycles and leaks. "values": the program counts equal objects, instances by an attribute, and the
+room in its containers, and the answers equal these counts. "lines": the answer equals tracemalloc's own snapshot.
+"tasks": the answer has the tasks of asyncio's own list, and where each waits. "paths", "retained" and "unreachable"
+also ran on the interpreters of the system where this was run:
 
 {own}
 
-Types' names without any file of the process, and what was compared: [interpreters.md](interpreters.md).
+[interpreters.md](interpreters.md) shows types' names without any file of the process, and what was compared.
 `make matrix PARTS=interpreters` runs this part alone.
 """
 

@@ -43,7 +43,7 @@ def test_the_block_is_named(how: str, form: str, rng: random.Random, tmp_path: P
         assert found["frames"][0].startswith("aborts+0x")
     noun = rng.choice(([], ["check"], ["info"]))
     done = gdbheap(*noun, str(core))
-    assert done.stdout.splitlines()[0] == f"ended by abort(): {said}", done
+    assert done.stdout.splitlines()[0] == f"Process ended by abort(): {said}", done
 
 
 def test_contents_are_shown_where_they_may_be(rng: random.Random, tmp_path: Path) -> None:

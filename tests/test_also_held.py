@@ -96,7 +96,7 @@ def test_others_hold_the_same(rng: random.Random, tmp_path: Path) -> None:
     # A list has room for an eighth more, a dict its table and its keys; each is far below one item in ten.
     assert holder["retained"] <= max(2 * table, 200 * count) and 10 * holder["retained"] < holder["bytes"]
     assert holder["together"] >= count * size
-    assert "alone frees" in found["text"] and "from all that hold it" in found["advice"]
+    assert "alone frees" in found["text"] and "from all its holders" in found["advice"]
     assert "also held by" in page and "set a limit" not in found["advice"]
 
 

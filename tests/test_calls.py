@@ -71,7 +71,7 @@ class Pretending(Debugger):
         ({"restartable": False}, "sleeps in a system call that cannot be restarted"),
         ({"dispatched": True}, "dispatched"),
         ({"sequence": 4096}, "restartable sequence"),
-        ({"entering": True}, "entry into a system call"),
+        ({"entering": True}, "entering a system call"),
     ],
 )
 def test_refused_states(told: dict[str, object], words: str, rng: random.Random, tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_hugetlb(tmp_path: Path) -> None:
     assert rows[0]["took"] and rows[0]["in_force"] == 0
     # Where the kernel gives huge pages unasked, malloc need not ask.
     assert rows[1]["took"] == (rows[1]["in_force"] == 1)
-    assert "GLIBC_TUNABLES for glibc.malloc.hugetlb=1 is set" in words
+    assert "Through GLIBC_TUNABLES, glibc.malloc.hugetlb=1 is set" in words
 
 
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])

@@ -203,7 +203,7 @@ def test_several_processes(target: Running, monkeypatch: pytest.MonkeyPatch) -> 
     assert str(target.pid) in answered("made-up", str(os.getpid()), "--children")["what"]
     assert answered("made-up")["what"] == []
     for words in (["core.1"], ["--name=("], ["--cgroup=/"], ["--least"]):
-        with pytest.raises(UsageError, match=r"gdbheap made-up: |--cgroup=/ is every process"):
+        with pytest.raises(UsageError, match=r"gdbheap made-up: |--cgroup=/ means every process"):
             shell.run(["made-up", *words])
 
 
@@ -223,7 +223,7 @@ def test_live_process(target: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """A core is refused before it is opened."""
     register(monkeypatch, made_up(PROCESS, lambda heap: [name_of(heap)]))
     assert answered("made-up", str(target.pid))["what"] == ["process"]
-    with pytest.raises(UsageError, match="core.1 is no process"):
+    with pytest.raises(UsageError, match="core.1 is not a process"):
         shell.run(["made-up", "core.1"])
 
 

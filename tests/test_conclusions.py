@@ -32,7 +32,7 @@ print(flush=True); sys.stdin.readline()
 CONCLUSIONS = {
     "pins": "would free ", "holes --min=16K": " hold", "pools": "pymalloc holds ", "arenas": "malloc holds ",
     "sizes": " are in use", "chunks": " match", "pyobjects": "Largest type: str, ",
-    "retained": "The largest retained size is that of table (dict)",
+    "retained": "The largest retained size belongs to table (dict)",
     "owners": "The largest holder is table", "duplicates": "would save ",
 }  # fmt: skip
 
@@ -68,14 +68,14 @@ def test_whether_pins_are_worth_it(share: float, start: str) -> None:
 @pytest.mark.parametrize(
     ("above", "words"),
     [
-        ([("bytes", 1056)] * 3, "After each lie bytes objects of 1,056 bytes."),
-        ([("bytes", 10), ("bytes", 20)], "After each lie bytes objects."),
+        ([("bytes", 1056)] * 3, "After each hole lie bytes objects of 1,056 bytes."),
+        ([("bytes", 10), ("bytes", 20)], "After each hole lie bytes objects."),
         (
             [("bytes", 10), ("bytes", 10), ("str", 20)],
-            "After most lie bytes objects of 10 bytes (2.0 MiB of 3.0 MiB).",
+            "After most of these holes lie bytes objects of 10 bytes (2.0 MiB of 3.0 MiB).",
         ),
-        ([("bytes", 10)], "After it lie bytes objects."),
-        ([("fencepost", 16)] * 2, "After each lies the end of the heap."),
+        ([("bytes", 10)], "After the hole lie bytes objects."),
+        ([("fencepost", 16)] * 2, "After each hole lies the end of the heap."),
     ],
 )
 def test_what_lies_after_holes(above: list[tuple[str, int]], words: str) -> None:

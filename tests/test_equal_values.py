@@ -57,4 +57,4 @@ def test_findings_about_the_same_bytes(rng: random.Random, tmp_path: Path) -> No
     )
     assert found["after-fork"]["within"] and "may count the same bytes" in found["after-fork"]["text"]
     advice = found["after-fork"]["advice"]
-    assert "reference count" in advice and "stops the collector only" in advice
+    assert "reference count" in advice and "prevents only the collector's writes" in advice

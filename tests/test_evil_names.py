@@ -674,4 +674,4 @@ def test_csv_safe_record(targets: Targets, tmp_path: Path) -> None:
 def test_csv_safe_without_csv(words: Sequence[str]) -> None:
     """It is refused, in a line that says what it is for."""
     done = gdbheap(*words, "--csv-safe")
-    assert done.returncode == 2 and "--csv-safe is for" in done.stderr
+    assert done.returncode == 2 and "--csv-safe needs" in done.stderr

@@ -250,10 +250,10 @@ def test_bad_lines(target: Running, tmp_path: Path) -> None:
     (tmp_path / "taken" / "mine.txt").write_text("keep me")
     for words, status, reason in (
         ([], 2, "which process or core"),
-        ([pid], 2, "where to?"),
-        ([pid, "-o", out, "--format=xls"], 2, "is none of"),
-        ([pid, "-o", out, "--tables=blocks,heaps"], 2, "is none of"),
-        ([pid, pid, "-o", out], 2, "each needs a folder"),
+        ([pid], 2, "say where to write"),
+        ([pid, "-o", out, "--format=xls"], 2, "is not one of"),
+        ([pid, "-o", out, "--tables=blocks,heaps"], 2, "is not one of"),
+        ([pid, pid, "-o", out], 2, "needs its own folder"),
         ([pid, "-o", out, "--partition=rack"], 2, "needs a value"),
         ([pid, "-o", out, "--partition=pid=1,pid=2"], 2, "a key twice"),
         ([pid, "-o", out, "--partition=size=1"], 2, "is a column of"),
@@ -261,7 +261,7 @@ def test_bad_lines(target: Running, tmp_path: Path) -> None:
         ([pid, "-o", "s3://bucket/heaps"], 2, "needs --partition"),
         ([pid, "-o", str(tmp_path / "no" / "folder"), "--format=csv"], 2, "there is no folder"),
         ([pid, "-o", str(tmp_path / "taken"), "--format=csv"], 2, "it contains other files"),
-        ([pid, "-o", str(tmp_path / "taken" / "mine.txt"), "--format=csv"], 2, "it is no folder"),
+        ([pid, "-o", str(tmp_path / "taken" / "mine.txt"), "--format=csv"], 2, "it is not a folder"),
         ([str(tmp_path / "taken" / "mine.txt"), "-o", out, "--format=csv"], 4, "mine.txt"),
         ([pid, "-o", out, "--format=heapsnapshot", "--tables=blocks"], 2, "one file"),
         (["999999999", "-o", out, "--format=csv"], 4, "999999999"),

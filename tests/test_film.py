@@ -143,7 +143,7 @@ def test_full_disk(rng: random.Random, tmp_path: Path, monkeypatch: pytest.Monke
         (["--frames=FOLDER", "--what-if"], "cannot be combined"),
         (["--frames=FOLDER", "--stop-at=1"], "cannot be combined"),
         (["--every=5"], "--frames=FOLDER"),
-        (["--frames=FOLDER", "--every=0"], "--every takes"),
+        (["--frames=FOLDER", "--every=0"], "--every must be at least"),
         (["--frames=."], "it contains other files"),
     ],
 )

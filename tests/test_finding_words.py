@@ -176,10 +176,10 @@ def test_the_keys_of_a_document() -> None:
 def test_beside_other_findings() -> None:
     """Who has which of its bytes, whose they may be, and another's remedy beside the advice."""
     figures = MainTop(8 * MIB, 128 * KIB, DEFAULT, False)
-    start = "the main arena's top chunk holds 8.0 MiB of free resident pages. It is above trim_threshold, "
+    start = "the main arena's top chunk holds 8.0 MiB of free resident pages. The chunk is above trim_threshold, "
     one = finding(figures, shared=[("large-chunks", 120 * KIB), ("thread-tops", 80 * KIB)])
     assert text_of(one).startswith(start)
-    told = ". 120.0 KiB more of it is counted in finding 'large-chunks', 80.0 KiB in finding 'thread-tops'"
+    told = ". 120.0 KiB more of this memory is counted in finding 'large-chunks', 80.0 KiB in finding 'thread-tops'"
     assert text_of(one).endswith(told)
     told = ". Finding 'cycles' may count the same bytes: do not add them up"
     assert text_of(finding(figures, within="cycles")).endswith(told)
@@ -194,7 +194,7 @@ def test_others_by_their_numbers() -> None:
     held = finding(figures, within="holder", also_within=["slack"], shared=[("large-chunks", 120 * KIB)])
     rows = [finding(held_by("a")), held, finding(held_by("b")), Finding("slack", MIB, figures)]
     text = text_of(held, numbers_of([*rows, Finding("large-chunks", MIB, figures)]))
-    told = ". 120.0 KiB more of it is counted in finding 5. Findings 1, 3 and 4 may count the same bytes: "
+    told = ". 120.0 KiB more of this memory is counted in finding 5. Findings 1, 3 and 4 may count the same bytes: "
     assert text.endswith(f"{told}do not add them up")
     assert not [row.id for row in rows if row.id in text]
 
@@ -227,12 +227,12 @@ def test_remedy_of_another() -> None:
             "uses 2 of these arenas any more (2.0 MiB); the block after the largest hole is held by last of x"),
         (ThreadTops(3, MIB, 128 * KIB, 0, 2, DEFAULT, LargestTop(MIB, 2, None, ""), False),
             "2 arenas of threads keep 1.0 MiB of free resident pages at their ends, which malloc_trim() does not "
-            "reach. Arena 2 (without a thread now) keeps the most, 1.0 MiB. free() trims an end only at "
-            "trim_threshold, which is 128.0 KiB (the default); arena_max is not set"),
+            "reach. Arena 2 (no thread now) keeps the most, 1.0 MiB. free() returns an end only from "
+            "trim_threshold on, which is 128.0 KiB (the default); arena_max is not set"),
         (ThreadTops(3, MIB, MIB, 8, 2, RISEN, LargestTop(MIB, 2, 7, ""), True),
             "2 arenas of threads keep 1.0 MiB of free resident pages at their ends, which malloc_trim() does not "
-            "reach. Arena 2 (thread 7, without a name) keeps the most, 1.0 MiB. free() trims an end only at "
-            "trim_threshold, which is 1.0 MiB (raised when a large block was freed); at most 8 arenas may be made"),
+            "reach. Arena 2 (thread 7, without a name) keeps the most, 1.0 MiB. free() returns an end only from "
+            "trim_threshold on, which is 1.0 MiB (raised when a large block was freed); at most 8 arenas may be made"),
         (Cycles(1, 0, "a.T", MIB, False, 1, 700),
             "1 object forms cycles that were not collected, most of type a.T (1.0 MiB). The garbage collector is "
             "switched off (gc.disable(), or a threshold of 0)"),
@@ -244,32 +244,33 @@ def test_remedy_of_another() -> None:
             "2 objects form cycles that were not collected, most of type T (1.0 MiB). The garbage collector has "
             "not run since"),
         (GrowingBuffers(4096, MIB, 3, 2, MIB, SET, None, KIB, 2 * KIB),
-            "holes contain 3 copies of the beginning of a buffer at 0x1000 (1.0 MiB, copies of 1.0 KiB to 2.0 "
-            "KiB) and 1 other buffer. realloc() leaves such copies when it moves a growing buffer; from "
-            "mmap_threshold on, which is 1.0 MiB (set), it moves pages and leaves none"),
+            "holes contain 3 copies of the beginning of a buffer at 0x1000 (1.0 MiB; its copies have 1.0 KiB to 2.0 "
+            "KiB) and 1 other buffer. realloc() leaves such copies when it moves a growing buffer. For buffers from "
+            "mmap_threshold on, which is 1.0 MiB (set), it moves pages and leaves no copies"),
         (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "[heap]", [], False),
             "private memory that the program or a library mapped itself, without malloc; the largest mapping, at "
             "0x1000 ([heap]), has 1.0 MiB"),
         (OtherMalloc("allocator", "libx.so", "libx.so and other anonymous memory"),
-            "libx.so and other anonymous memory: how much of it is free in libx.so is unknown"),
+            "libx.so and other anonymous memory: it is unknown how much of this is free in libx.so"),
         (RuntimeMemory("redis", "/bin/redis", "it has x", False, "jemalloc"),
-            "Redis keeps its data in memory of jemalloc (/bin/redis, it has x): how much of it is in use is "
-            "unknown"),
+            "Redis keeps its data in memory of jemalloc (/bin/redis, it has x): it is unknown how much of it is "
+            "in use"),
         (RuntimeMemory("redis", "/bin/redis", "it has x", False, None),
-            "Redis keeps its data in memory of malloc (/bin/redis, it has x): how much of it is in use is unknown"),
+            "Redis keeps its data in memory of malloc (/bin/redis, it has x): it is unknown how much of it is in use"),
         (RuntimeMemory("go", "/bin/x", "by its name", True, None),
-            "memory of Go, by the names of its mappings (/bin/x, by its name): how much of it is in use is "
-            "unknown"),
+            "memory of Go, by the names of its mappings (/bin/x, by its name): it is unknown how much of it is "
+            "in use"),
         (LeakLike(4096, 9000, 10000, 200, 150, "dict", "a.T", None, False),
             "one dict at 0x1000 keeps 9,000 of 10,000 objects of type a.T, and 75 % of all bytes in use. It is a "
-            "leak if it was meant to stay small; its age is unknown. 'heap diff' later shows whether it grows"),
+            "leak if the container was meant to stay small; its age is unknown. A later 'heap diff' shows whether it "
+            "grows"),
         (LeakLike(4096, 1, 1, 0, 1, "dict", "T", "a.b", True), "one dict at 0x1000 (a.b) keeps 1 of 1 object of type"),
         (LostReferences(1, "T", 1, []),
-            "1 object (of type T) is kept alive by references that no object has, with all that hangs on them: C "
+            "1 object (of type T) is kept alive, with all that it refers to, by references that no object holds: C "
             "code took these references and never released them (Py_DECREF), or keeps them where gdbheap does not "
             "look"),
         (LostReferences(9, "T", 1, []),
-            "9 objects (1 of type T) are kept alive by references that no object has, with all that hangs on them: "
+            "9 objects (1 of type T) are kept alive, with all that they refer to, by references that no object holds: "
             "C code took these references and never released them (Py_DECREF), or keeps them where gdbheap does "
             "not look"),
         (FreeLists(0, 0, 0, "", 0, 7, 9 * MIB),
@@ -281,17 +282,17 @@ def test_remedy_of_another() -> None:
         (FreeLists(1, 1, MIB, "tuple", MIB),
             "the interpreter keeps 1 object on its free lists for reuse, most of type tuple (1, 1.0 MiB)"),
         (PymallocArenas(1, 3, MIB, 4),
-            "1 of 4 arenas of pymalloc is mostly free; 3 blocks keep it, with 1.0 MiB. An arena goes back only "
-            "when it is empty"),
+            "1 of 4 arenas of pymalloc is mostly free; 3 blocks keep it, with 1.0 MiB in all. pymalloc returns an "
+            "arena only when it is empty"),
         (PymallocArenas(2, 3, MIB, 4), "2 of 4 arenas of pymalloc are mostly free"),
         (MuslMappings(1, 3, MIB, 1),
-            "1 of 1 mapping of musl's malloc is mostly free; 3 blocks keep it, in slots of 1.0 MiB in all. A "
-            "mapping goes back only when it is empty"),
+            "1 of 1 mapping of musl's malloc is mostly free; 3 blocks keep it, in slots of 1.0 MiB in all. "
+            "musl returns a mapping only when it is empty"),
         (held_by("x", way="holds it, through 5 blocks (48, 48 bytes)"),
              "held by x (dict of 9; 9 x str); its largest block is reached through 5 blocks (48, 48 bytes)"),
         (held_by("x", way="[1] .y"), "; its largest block is at [1] .y"),
         (Room(1, 0, 2, 0, MIB, 4096, 2 * KIB, "dict", [("list", 1), ("dict", 2)], MIB),
-            "1 list and 2 dicts with unused room, 1.0 MiB of it resident: lists and byte arrays keep their "
+            "unused room in 1 list and 2 dicts, 1.0 MiB of it resident: lists and byte arrays keep their "
             "capacity until they shrink below half and dicts and sets keep their tables when entries are "
             "deleted; the dict at 0x1000 has the most, 2.0 KiB"),
     ],
@@ -317,8 +318,8 @@ def test_texts(figures: Any, text: str) -> None:
         ),
         (
             EqualStrings(9, 2, 7),
-            "keep one copy of each value where the strings are made: x = seen.setdefault(x, x), with a dict of "
-            "your own. Avoid sys.intern(x) in CPython 3.12, which never frees such a string",
+            "keep one copy of each value where the strings are made: x = seen.setdefault(x, x), with your "
+            "own dict seen. Avoid sys.intern(x) in CPython 3.12, which never frees such a string",
         ),
         (LostBlocks(9, 9, MIB, 40, 48), "'heap catch malloc --min=40 --max=48' stops"),
         (
@@ -327,23 +328,23 @@ def test_texts(figures: Any, text: str) -> None:
         ),
         (
             LostReferences(9, "T", 1, [], True),
-            "lists them, and of a program that was started with PYTHONMALLOC=malloc ",
+            "lists them, and, if the program was started with PYTHONMALLOC=malloc, ",
         ),
         (FreeLists(0, 0, 0, "", 0, 7, 9 * MIB), "call gc.collect(), which frees these blocks, then malloc_trim(0)"),
         (
             PinnedPages(1000, 1000, MIB),
-            "'heap pins --allocator=glibc' lists the blocks; without them malloc_trim(0) returns all of this, "
-            "too. Drop them, or allocate long-lived data before the rest, or apart from it",
+            "'heap pins --allocator=glibc' lists the blocks; once they are freed, malloc_trim(0) returns all of "
+            "this too. Drop them, or allocate long-lived data before the rest, or apart from it",
         ),
         (
             PinnedPages(77_920, 77_920, MIB),
-            "'heap pins --allocator=glibc' lists the blocks; without them malloc_trim(0) returns all of this, "
-            "too. Allocate long-lived data before the rest, or apart from it",
+            "'heap pins --allocator=glibc' lists the blocks; once they are freed, malloc_trim(0) returns all of "
+            "this too. Allocate long-lived data before the rest, or apart from it",
         ),
         (
             FreeChunks(9, 0, MIB, 2),
             "call malloc_trim(0) after the load that left them ('heap trim --yes' does it now). 'heap holes' "
-            "lists them, 'heap pins' shows which blocks keep more pages. Each arena keeps its own peak: measure "
+            "lists the holes, 'heap pins' shows which blocks keep more pages. Each arena keeps its own peak: measure "
             "fewer arenas, or another allocator, with 'gdbheap trace' and 'gdbheap replay --what-if' before you "
             "change a setting",
         ),
@@ -357,33 +358,37 @@ def test_texts(figures: Any, text: str) -> None:
         ),
         (
             Fragmented("jemalloc", "slabs", 1, 2, 3, 4, 1, 64, 5, "redis"),
-            "run 'redis-cli CONFIG SET activedefrag yes', which moves them: this redis has its own jemalloc. "
+            "run 'redis-cli CONFIG SET activedefrag yes', which moves the blocks: this redis has its own jemalloc. "
             "MEMORY PURGE returns none of this",
         ),
         (
             Fragmented("jemalloc", "slabs", 1, 2, 3, 4, 1, 64, 5),
             "copy long-lived data into new blocks before any of the old ones is freed (build the container "
-            'anew), then release what is empty (mallctl("arena.4096.purge")). Or make long-lived data before the '
-            "load that filled these slabs. 'heap pins' lists blocks that keep much, 'heap sizes' all sizes",
+            'anew), then release the empty slabs (mallctl("arena.4096.purge")). Or allocate long-lived data before '
+            "the load that filled these slabs. 'heap pins' lists the blocks that keep the most, 'heap sizes' lists all "
+            "sizes",
         ),
-        (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "", ["Go", "V8"], False), "of the place. It may be Go or V8's"),
+        (
+            Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "", ["Go", "V8"], False),
+            "an address in it. It may belong to Go or V8",
+        ),
         (
             Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "", [], True),
             "find the code that maps it: malloc does not know this memory. 'heap at ADDRESS' shows what is known "
-            "of the place. The command shows which code maps more memory, while it happens",
+            "about an address in it. The command shows, while the program runs, which code maps more memory",
         ),
-        (OtherMalloc("allocator", "libx.so", ""), "ask libx.so itself: gdbheap does not know how to"),
+        (OtherMalloc("allocator", "libx.so", ""), "ask libx.so itself for its figures: gdbheap cannot read them"),
         (OtherMalloc("jemalloc", "jemalloc", "", "call x()"), "call x()"),
         (
             Cycles(2, 0, "T", MIB, True, 1, 2),
-            "call gc.collect(), and gc.enable() or gc.collect() from time to time. If that frees nothing, call "
+            "call gc.collect(), then call gc.enable(), or gc.collect() from time to time. If that frees nothing, call "
             "gc.unfreeze() first: gc.freeze() hides objects from the collector. 'heap unreachable' lists them. "
-            "Clear the named reference (del, None, weakref), and there is no cycle",
+            "To avoid them, clear the named reference (del, None, weakref)",
         ),
         (
             Cycles(2, 1, "T", MIB, False, 1, 2),
-            "call gc.collect() after the code that left them. 'heap unreachable' lists them. Clear the named "
-            "reference (del, None, weakref), and there is no cycle",
+            "call gc.collect() after the code that left them. 'heap unreachable' lists them. To avoid them, "
+            "clear the named reference (del, None, weakref)",
         ),
         (
             LeakLike(4096, 1, 1, 0, 1, "dict", "T", None, True),

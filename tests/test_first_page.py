@@ -167,8 +167,11 @@ def test_growth_while_it_looks(tmp_path: Path) -> None:
     with running([sys.executable, "-c", KEEPS], tmp_path) as target:
         idle, text = ask("", str(target.pid)), gdbheap(str(target.pid)).stdout
     assert page["meanwhile"]["seconds"] > 0
-    assert abs(idle["meanwhile"]["rss"]) < MIB and "in the next" not in text
+    assert abs(idle["meanwhile"]["rss"]) < MIB and "after this reading" not in text
     rss, grown = page["rss"]["bytes"], page["meanwhile"]["rss"]
     words = render(made_up(MIB, 9 * MIB, rss=Rss(rss, 0, ""), meanwhile=Meanwhile(grown, 0.5)), Style(rss=rss))
-    assert " RSS grew by " in words and " in the next 500 ms: the largest holder may not be what grows" in words
+    assert (
+        " RSS grew by " in words
+        and " in the 500 ms after this reading: the largest holder may not be the one that grows" in words
+    )
     assert " RSS shrank by " in render(made_up(MIB, 9 * MIB, meanwhile=Meanwhile(-9 * MIB, 2)), Style(rss=rss))

@@ -157,10 +157,10 @@ def check(found: Fleet, answers: dict[str, list[list[Any]]]) -> None:
     )
     differing = answers["Which workers differ from their siblings?"]
     assert [row[1:3] for row in differing] == [["web0", found.workers["web0"][1].pid]] * len(DAYS)
-    come = {row[0]: row[1] for row in answers["Which types have come that were nowhere the day before?"]}
+    come = {row[0]: row[1] for row in answers["Which types exist now and did not exist anywhere the day before?"]}
     releases = [release_of(host) for host in found.workers for _ in found.workers[host]]
     assert come == {f"__main__.Only_{release}": releases.count(release) for release in set(releases)}
-    by_release = {row[0]: row[1] for row in answers["Which release needs how much for a process?"]}
+    by_release = {row[0]: row[1] for row in answers["How much memory does a process need in each release?"]}
     assert by_release == {release: releases.count(release) for release in set(releases)}
     trims = {(row[0], row[1]): row[3] for row in answers["How much would malloc_trim() give back, on each host?"]}
     host = min(found.workers)

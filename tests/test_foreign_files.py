@@ -82,7 +82,7 @@ def assert_answers(pid: int) -> None:
     """Check that the shell command answers for a process within limits."""
     done = programs.gdbheap("info", str(pid), preexec_fn=bounded)
     assert done.returncode in (0, 1) and done.stdout, (done.returncode, done.stderr)
-    assert "no further thread" not in done.stderr and "fault of gdbheap" not in done.stderr
+    assert "another thread could not" not in done.stderr and "fault of gdbheap" not in done.stderr
 
 
 @contextmanager
@@ -250,7 +250,7 @@ def test_a_file_with_a_lease_is_left_out(tmp_path: Path) -> None:
 def test_files_of_the_kernel_are_not_read() -> None:
     """A target names /proc/kmsg as the file that it maps: to read it would take records from whoever logs them."""
     for path in ("/proc/version", "/proc/self/maps"):
-        with pytest.raises(OSError, match="not a regular file, or empty"):
+        with pytest.raises(OSError, match="is empty, or not a regular file"):
             open_regular(path)
         assert ElfFiles().get(path) is None
 
@@ -262,7 +262,7 @@ def test_files_of_devices_are_not_read(tmp_path: Path) -> None:
         pytest.skip("no files in /sys/devices")
     (tmp_path / "libm.so.6").symlink_to(path)
     for name in (str(path), str(tmp_path / "libm.so.6")):
-        with pytest.raises(OSError, match="a file of the kernel's own"):
+        with pytest.raises(OSError, match="in a file system of the kernel"):
             open_regular(name)
         assert ElfFiles().get(name) is None
 

@@ -100,7 +100,8 @@ def test_nothing_is_called_for_a_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"), [('"abc"', "is no address"), ("(long) getpid()", "would call a function of the program")]
+    ("expression", "said"),
+    [('"abc"', "is not an address"), ("(long) getpid()", "would call a function of the program")],
 )
 def test_nothing_is_called_for_an_address(expression: str, said: str, tmp_path: Path) -> None:
     """An expression that would call a function of the program is refused, and gdb's own setting stays."""
@@ -146,7 +147,7 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         asked = ["print $heap_size()", "print $heap_type(1, 2)", "print $heap_size($heap_type)", "print 6 * 7"]
         done = batch(["-p", str(target.pid)], asked, home(tmp_path))
     lines = own_lines(done)
-    assert len(lines) == 3 and all("about one address" in line or "is no address" in line for line in lines), lines
+    assert len(lines) == 3 and all("takes one address" in line or "is not an address" in line for line in lines), lines
 
 
 def test_without_a_process(tmp_path: Path) -> None:

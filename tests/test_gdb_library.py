@@ -34,5 +34,5 @@ def test_here_is_of_one_stop(tmp_path: Path) -> None:
         commands = [IMPORT, "python print(heap.rss)", "set var *(char *)$sp = *(char *)$sp", try_it]
         commands += ["python print(gdbheap.here().rss)", "kill", "python gdbheap.here()"]
         done = batch(["-p", str(target.pid)], commands, home(tmp_path))
-    assert f"process {target.pid} ran since, or was changed" in done.stdout, done.stdout + done.stderr
-    assert "there is no process and no core here" in done.stderr
+    assert f"process {target.pid} has run or changed since this stop" in done.stdout, done.stdout + done.stderr
+    assert "gdb has no process and no core" in done.stderr

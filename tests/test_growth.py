@@ -295,7 +295,7 @@ def guards() -> set[str]:
     found = set()
     for comm in Path("/proc").glob("[0-9]*/comm"):
         with contextlib.suppress(OSError):
-            if comm.read_text() == "gdbheap guard\n":
+            if comm.read_bytes() == b"gdbheap guard\n":
                 found.add(comm.parent.name)
     return found
 

@@ -183,7 +183,7 @@ def test_lost_in_words(lost: int, said: str) -> None:
     none = counted(SizeSums())
     growth = Growth(1, 1.0, none, none, [], [], None, Cost(0, 0.0, 0.0), "gone", 6, 0, None, lost)
     text = " ".join(render(growth, 0, True, Style()).split())
-    assert said in text and ("lost" in text) == bool(lost) and "no thread stood" in text
+    assert said in text and ("lost" in text) == bool(lost) and "no thread was stopped" in text
 
 
 @contextlib.contextmanager

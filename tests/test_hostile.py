@@ -310,4 +310,4 @@ def test_words_that_look_like_very_many_containers(tmp_path: Path) -> None:
 
     with running(c_program("false_rust", "words", 40, count), tmp_path) as target:
         done = gdbheap("owners", str(target.pid), preexec_fn=limit)
-    assert done.returncode == 0 and "more words look like containers" in done.stdout + done.stderr, done.stderr
+    assert done.returncode == 0 and "too many words look like containers" in done.stdout + done.stderr, done.stderr

@@ -203,7 +203,7 @@ def test_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert query(source_of(database.parent), SUM).rows == [[3, 21]] and max(taken) < 4 << 20
     database.write_bytes(b"")
     os.truncate(database, 1 << 30)
-    with pytest.raises(UsageError, match="no database of SQLite"):
+    with pytest.raises(UsageError, match="not an SQLite database"):
         query(source_of(database.parent), SUM)
     assert len(taken) == 1
 
@@ -392,7 +392,7 @@ def test_planted_instead(form: str, plant: Callable[[Path], None], tmp_path: Pat
     path = exported(tmp_path / "tables", form)
     path.unlink()
     plant(path)
-    with pytest.raises(UsageError, match=f"{path} cannot be read: it is no regular file"):
+    with pytest.raises(UsageError, match=f"{path} cannot be read: it is not a regular file"):
         query(source_of(path.parent), SUM)
 
 

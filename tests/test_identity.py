@@ -345,7 +345,7 @@ def test_session(target: Swapped, words: tuple[str, ...]) -> None:
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdin is not None and process.stderr is not None
-        assert "kept as it was" in process.stderr.readline()
+        assert "its copy is kept" in process.stderr.readline()
         target.swap()
         out, err = process.communicate("stats\ntrim --yes\nrefresh\ninfo\n", timeout=PATIENCE)
     assert process.returncode == NO_TARGET and err.count("has ended") >= 3, err

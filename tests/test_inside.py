@@ -65,7 +65,7 @@ def test_snapshot_from_inside(release: str, packages: str, tmp_path: Path) -> No
             (same,) = [row for row in outside.holders() if row.path == "cache"]
             assert (held.what, held.count, held.bytes) == (same.what, same.count, same.bytes)
             assert inside.rss and outside.rss and abs(inside.rss - outside.rss) < 4 << 20
-            assert any("taken from inside" in warning for warning in inside.warnings)
+            assert any("read itself from inside" in warning for warning in inside.warnings)
             changed = library.diff(inside, outside)
             assert changed.same_process
         assert gdbheap("diff", str(path), str(target.pid)).returncode in (0, 1)
@@ -191,7 +191,7 @@ def test_time_is_up(tmp_path: Path) -> None:
     copy = OwnCopy([b"/bin/sleep", b"1000"], [])
     del copy
     assert own_copies() == before
-    with pytest.raises(library.GdbheapError, match="was ended: give it longer"):
+    with pytest.raises(library.GdbheapError, match="was ended: allow more time"):
         library.snapshot(tmp_path / "late.heap", max_time=0)
     assert own_copies() == before and not list(tmp_path.iterdir())
 
@@ -272,7 +272,7 @@ def test_what_cannot_be_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     file = tmp_path / "x.heap"
     with pytest.raises(library.UsageError):
         library.snapshot(tmp_path / "no" / "x.heap")
-    with pytest.raises(library.Unsupported, match="no interpreter is found"):
+    with pytest.raises(library.Unsupported, match="no interpreter for reading the copy was found"):
         library.snapshot(file, python="/nonexistent")
     with pytest.raises(library.GdbheapError, match="could not be read"):
         library.snapshot(file, python="/bin/true")

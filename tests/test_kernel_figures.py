@@ -88,7 +88,7 @@ def test_forked_readers(rng: random.Random, tmp_path: Path) -> None:
         answer = family([parent.pid, *workers], None)
         private = sum(map(private_in_smaps, workers))
     assert f"$ gdbheap {parent.pid} --children  # what it shares with {parent.pid}, which it was forked from" in page
-    assert f"This process was forked from {parent.pid}, and using an object" in page
+    assert f"This process was forked from {parent.pid}, and each use of an object" in page
     assert f"$ gdbheap {parent.pid} --children  # with its 3 children" in above
     assert "This process was forked" not in above
     text = " ".join(render(answer, answer, 0, False, Style()).split())
@@ -97,7 +97,7 @@ def test_forked_readers(rng: random.Random, tmp_path: Path) -> None:
     assert len(rows) == 2 and counts >= 0.9 * private
     most = sorted(answer.types, key=lambda row: -row.recounted)[:3]
     assert {row.type for row in most} == {"str", "tuple", "float"}
-    assert "reference counts that went up and down again" in text and "gc.freeze() does not help" in text
+    assert "reference counts that rose and fell back" in text and "gc.freeze() does not help" in text
     assert all(name in text for name in ("array.array", "numpy", "mmap"))
 
 

@@ -202,7 +202,7 @@ def test_other_targets(target: Running, tmp_path: Path) -> None:
         assert stored.types().to_dicts() == types.to_dicts() and stored.pid == target.pid
         assert stored.rss and stored.verdict in str(stored) and stored.findings() is not None
         assert stored.retained()[0].retained and "gdbheap diff" in str(stored)
-        with pytest.raises(library.Unsupported, match="does not have blocks"):
+        with pytest.raises(library.Unsupported, match="does not contain blocks"):
             stored.blocks()
         stored.save(tmp_path / "again.heap")
         stored.write_report(tmp_path / "stored.html")
@@ -269,11 +269,11 @@ def test_errors_say_what_to_do(tmp_path: Path) -> None:
         assert raised.value.status == status and raised.value.next and str(raised.value), given
     with library.open(tmp_path / "text") as heap, pytest.raises(library.NoTarget, match="is not a core"):
         print(heap)
-    with pytest.raises(library.NotPermitted, match="looks at it from inside"):
+    with pytest.raises(library.NotPermitted, match="reads it from inside"):
         library.open(os.getpid())
     with pytest.raises(library.UsageError, match="gdb's own Python"):
         library.here()
-    with pytest.raises(library.UsageError, match="clone=True is for a process"):
+    with pytest.raises(library.UsageError, match="clone=True needs a process"):
         library.open(tmp_path / "text", clone=True)
 
 
@@ -311,7 +311,7 @@ def test_program_without_python(tmp_path: Path) -> None:
         assert heap.types().columns == FIELDS["TypeRow"]
         with pytest.raises(library.UsageError, match="--by=module is not for"):
             heap.retained(by="module")
-        with pytest.raises(library.UsageError, match="no state of a block"):
+        with pytest.raises(library.UsageError, match="not a state of a block"):
             heap.blocks(state="wrong")
 
 

@@ -183,7 +183,7 @@ def test_blocks_that_no_machine_can_fill(tmp_path: Path) -> None:
     for words in (["--fill"], ["--what-if"]):
         done = gdbheap("replay", path, *words, preexec_fn=limited)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr[-2000:]
-        assert "of memory is left" in done.stderr
+        assert "of memory are left" in done.stderr
 
 
 def test_a_replay_takes_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

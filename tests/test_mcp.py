@@ -242,18 +242,18 @@ def test_without_the_package() -> None:
         ("owners", None, {"svg": "x.svg"}, "writes a file"),
         ("owners", None, {"o": "x.svg", "format": "svg"}, "no option"),
         ("owners", None, {"min": "1M\nheap trim --yes"}, "control character"),
-        ("owners", None, {"no_text": False, "json": True}, "decided where the server is started"),
+        ("owners", None, {"no_text": False, "json": True}, "cannot be chosen here"),
         ("owners", "x", {}, "takes no argument"),
-        ("why", None, {}, "takes ADDRESS"),
+        ("why", None, {}, "needs ADDRESS"),
         ("holes", None, {"mim": 1}, "did you mean '--min'"),
         ("holes", None, {"min": "some"}, "holes"),
         ("trim", None, {"yes": True}, "--allow-calls"),
         ("growth", None, {"duration": 1}, "--allow-calls"),
         ("catch", "malloc", {}, "--allow-calls"),
-        ("retained", "--folded=x", {}, "no option"),
-        ("retained", "-o=x", {"format": "svg"}, "no option"),
+        ("retained", "--folded=x", {}, "must not be empty or an option"),
+        ("retained", "-o=x", {"format": "svg"}, "must not be empty or an option"),
         ("holes", None, {"clone": True}, "no option"),
-        ("why", "9" * 20_000, {}, "long"),
+        ("why", "9" * 20_000, {}, "more than 10,000 characters"),
         ("snapshot", None, {}, "not offered here"),
         ("record", None, {}, "not offered here"),
         ("trace", None, {}, "not offered here"),
@@ -287,7 +287,7 @@ def test_parts(rng: random.Random) -> None:
             shown = part(text, offset)
             assert len(shown.encode()) <= MOST
             rest, _, told = shown.rpartition("(")
-            if not told.endswith("with top)"):
+            if not told.endswith("smaller top)"):
                 found += shown
                 break
             found += rest

@@ -33,8 +33,8 @@ from gdbheap.report.words.heap_map import render
 pytestmark = pytest.mark.cases(8)
 
 SVG = "{http://www.w3.org/2000/svg}"
-MEANINGS = ("in use", "in use and free", "free and resident", "free, given back", "top, resident", "top, not resident",
-            "other, overhead", "not resident")  # fmt: skip
+MEANINGS = ("in use", "partly in use", "free but resident", "free, not resident", "top, resident", "top, not resident",
+            "overhead or other", "not resident")  # fmt: skip
 ASCII = dict(zip("#%o.^_+-", MEANINGS))
 
 
@@ -160,7 +160,7 @@ def look(cell: dict[str, Any]) -> str:
         else:
             sums.update({MEANINGS[6]: part["resident"], MEANINGS[7]: part["virtual"] - part["resident"]})
     share = sums.pop("in use", 0) / (cell["end"] - cell["start"])
-    return "in use" if share >= 0.75 else "in use and free" if share >= 0.25 else max(sums, key=lambda one: sums[one])
+    return "in use" if share >= 0.75 else "partly in use" if share >= 0.25 else max(sums, key=lambda one: sums[one])
 
 
 def plain(target: Running) -> str:

@@ -173,7 +173,7 @@ def test_beside_glibcs(rng: random.Random, tmp_path: Path) -> None:
         block = ask("at", str(target.pid), hex(pointer))["block"]
     check_families(answer["ledger"])
     assert line_of(answer, "other.jemalloc")["parent"] == "other" and line_of(answer, "glibc.used")["virtual"] > 0
-    assert any("jemalloc is here too" in warning for warning in arenas["warnings"])
+    assert any("the process also contains jemalloc" in warning for warning in arenas["warnings"])
     assert fact["confirmed"] is None and "_rjem_mallocx" in fact["source"]
     assert block["allocator"] == "glibc" and block["address"] == pointer and block["size"] >= size
 

@@ -91,7 +91,7 @@ def test_shared_mappings_of_files(rng: random.Random, tmp_path: Path) -> None:
         page = ask("", str(target.pid))
     first = page["holders"][0]
     assert (first["path"], first["kind"]) == (f"pages of {tmp_path / 'mapped'} (shared mapping)", "file")
-    assert first["resident"] == mebibytes * MIB and f"{mebibytes}.0 MiB in pages of mapped files" in page["verdict"]
+    assert first["resident"] == mebibytes * MIB and f"{mebibytes}.0 MiB is in pages of mapped files" in page["verdict"]
     assert [row["id"] for row in page["findings"]] == ["mapped-files"]
 
 

@@ -45,7 +45,7 @@ def test_one_row_a_holder(rng: random.Random, tmp_path: Path) -> None:
             assert count <= row["blocks"] <= count + 2 and size <= row["bytes"] <= size + 4096, (name, row)
             assert row["share"] is None or 0 < row["share"] <= 1
         text = gdbheap("owners", str(target.pid), "--top=4").stdout
-    assert "held by" in text and "most of it" in text and "(more)" in text
+    assert "holder" in text and "largest parts" in text and "(more)" in text
 
 
 def test_a_program_by_its_link(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_gdb_of_the_debian_package(tmp_path: Path) -> None:
     done = subprocess.run(
         [*ask, str(script), "-x", "gdbheap", "-ex", "help heap holes"], capture_output=True, text=True
     )
-    assert "free memory that is not given back" in done.stdout, done.stderr
+    assert "free memory not returned to the kernel" in done.stdout, done.stderr
     gone = tmp_path / "gone.py"
     gone.write_text(script.read_text().replace(str(INSTALLED), str(tmp_path / "nothing")))
     done = subprocess.run([*ask, str(gone), "-ex", "show directories"], capture_output=True, text=True)

@@ -159,7 +159,7 @@ def test_plot_refuses(rng: random.Random, tmp_path: Path) -> None:
     (tmp_path / "foreign.csv").write_text("a,b\n")
     for words, said in [
         (["a.csv"], "where to"), (["a.csv", "-o", "a.pdf"], "where to"), (["-o", "a.svg"], "which file"),
-        (["foreign.csv", "-o", "a.svg"], "no series"), (["empty.csv", "-o", "a.svg"], "has no samples"),
+        (["foreign.csv", "-o", "a.svg"], "not a gdbheap recording"), (["empty.csv", "-o", "a.svg"], "has no samples"),
         (["none.csv", "-o", "a.svg"], "cannot be read"), (["a.csv", "-o", "/nowhere/a.svg"], "cannot be written"),
     ]:  # fmt: skip
         done = gdbheap("plot", *words, cwd=tmp_path)
@@ -293,5 +293,5 @@ def test_numbers_that_no_process_has(form: str, rng: random.Random, tmp_path: Pa
         series = SeriesFile(str(path), Series(START, "1", 1.0))
         series.add(Sample(7, START, 0.0, **forged))
         series.close()
-        with pytest.raises(UsageError, match=r"is damaged in line \d: \d+ (has more than 64 bits|is more than)"):
+        with pytest.raises(UsageError, match=r"is damaged in line \d: \d+ (has more than 64 bits|is larger than)"):
             read(str(path))

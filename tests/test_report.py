@@ -344,15 +344,22 @@ def made_fit(**changes: Any) -> Fit:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, ["the heap would grow", "grows by 4,096 bytes; the largest free chunk misses 48 bytes", "maps memory"]),
-        ({"mmapped": True}, ["map memory of its own for it (mmap_threshold is 131,072 bytes)"]),
+        (
+            {},
+            [
+                "the heap would grow",
+                "makes the heap grow by 4,096 bytes; the largest free chunk is 48 bytes too small",
+                "maps new",
+            ],
+        ),
+        ({"mmapped": True}, ["map new memory for this request (mmap_threshold is 131,072 bytes)"]),
         ({"fits": True, "cached_pieces": [CachedPiece(7, 64)]}, ["in the cache of thread 7."]),
         (
             {"fits": True, "by_arena": [ArenaFit(0, Piece(0x50, 1008), False, None, False, None)]},
             ["0x50", "takes this"],
         ),
-        ({"fits": True, "by_arena": [ArenaFit(0, None, True, 16, False, None)]}, ["takes it off the top chunk; the"]),
-        ({"nearest": [ShortPiece(0x70, 960, 1, 48)]}, ["where none suffices:", "0x70", "960", "48 bytes"]),
+        ({"fits": True, "by_arena": [ArenaFit(0, None, True, 16, False, None)]}, ["cuts it off the top chunk; the"]),
+        ({"nearest": [ShortPiece(0x70, 960, 1, 48)]}, ["where none is large enough:", "0x70", "960", "48 bytes"]),
     ],
 )
 def test_fit(changes: dict[str, Any], words: list[str]) -> None:
@@ -360,7 +367,7 @@ def test_fit(changes: dict[str, Any], words: list[str]) -> None:
     text = holes.render(Holes([], 0, 0, 0, 1 << 20, made_fit(**changes)), EXACT, 1 << 20)
     assert text.startswith("malloc(1,000) needs a chunk of 1,008 bytes: ")
     assert all(word in text for word in words), text
-    assert "No hole of" in text
+    assert "There is no hole of" in text
 
 
 @pytest.mark.parametrize("shown", [12, 5])
@@ -372,7 +379,7 @@ def test_holes_add_up(shown: int, rng: random.Random) -> None:
     text = holes.render(Holes(found[:shown], 12, *total, reasons=["They stay."]), EXACT, 1 << 20)
     adds_up(text, "size")
     adds_up(text, "resident")
-    which = "each" if shown == 12 else f"each of the {shown} largest"
+    which = "each hole" if shown == 12 else f"each of the {shown} largest holes"
     assert f"After {which} lies items of list of 64 bytes. They stay." in text.splitlines()[0]
     assert "glibc" not in text.split("In every row: ")[0] and text.endswith(
         "In every row: allocator glibc, arena main."
@@ -391,12 +398,12 @@ def test_why_holes_stay(kind: type[Allocator]) -> None:
 def test_holes_of_unknown_residency() -> None:
     """What is not known is a question mark and a sentence, not a zero."""
     text = holes.render(Holes([Hole(1, 2 << 20, None, None, "pymalloc", None, None)], 1, 2 << 20, None), Style(), 1)
-    assert column(text, "resident") == ["?", "?"] and "not known" in text and "malloc_trim" not in text
+    assert column(text, "resident") == ["?", "?"] and "unknown part" in text and "malloc_trim" not in text
 
 
 def test_no_holes() -> None:
     """A sentence, and no empty table."""
-    assert holes.render(Holes([], 0, 0, 0), Style(), 1 << 20).startswith("No hole of 1.0 MiB or more")
+    assert holes.render(Holes([], 0, 0, 0), Style(), 1 << 20).startswith("There is no hole of 1.0 MiB or more")
 
 
 UNITS = ("group is", "groups are"), "would go"
@@ -431,7 +438,7 @@ def test_pins_add_up(shown: int, rng: random.Random) -> None:
 def test_no_pins() -> None:
     """A sentence, and no empty table."""
     empty = Pins([], [PinSums("glibc", 0, 0, 0, 0, 0, *UNITS)], [], 4096, True)
-    assert pins.render(empty, Style()).startswith("No pinned pages: no few blocks keep 4.0 KiB or more")
+    assert pins.render(empty, Style()).startswith("No pinned pages: no group of a few blocks keeps 4.0 KiB or more")
 
 
 @pytest.mark.parametrize("shown", [20, 3])
@@ -452,12 +459,12 @@ def test_details_of_pools() -> None:
     fill, own = [Fill(1, 2, 176), Fill(100, 0, 0)], [InterpreterPools(4096, 2, 10, 176)]
     whole = Pools(1 << 20, 1 << 14, 2, 3, classes, fill, [use], own)
     plain, text = pools.render(whole, whole, EXACT), pools.render(whole, whole, EXACT, detail=True)
-    assert text.startswith(plain) and "2 arenas are at most 25 % full and held by 176 bytes" in " ".join(plain.split())
+    assert text.startswith(plain) and "2 arenas are at most 25 % full and kept by 176 bytes" in " ".join(plain.split())
     lines = [line.split() for line in text[len(plain) :].splitlines()]
     assert ["16", "6", "90", "96", "6", "6.2", "2", "1", "4"] in lines
     assert ["32", "?", "?", "?", "?", "?", "1", "0", "-"] in lines
     assert ["1", "%", "2", "176", f"{(2 << 20) - 176:,}"] in lines
-    assert ["0x1000", "64", "0.0", "4", "4", "of", "16"] in lines
+    assert ["0x1000", "64", "0.0", "4", "4", "x", "16", "B"] in lines
     assert any(line[:4] == ["0x1000", "4", "64", "0x1030"] for line in lines)
 
 
@@ -484,7 +491,7 @@ def test_buffers_add_up(shown: int, rng: random.Random) -> None:
             adds_up(text, title)
         assert ("is called structure" in text) == bool(reached)
         assert (f"({30 - shown:,} more kinds)" in text) == (shown < 30)
-    assert buffers.render(Buffers([], 0, 0, 0, 0), Style()).startswith("No object of a type")
+    assert buffers.render(Buffers([], 0, 0, 0, 0), Style()).startswith("No object of a matching type")
 
 
 def test_no_instances() -> None:
@@ -514,10 +521,10 @@ def test_pyobjects_add_up(shown: int, rng: random.Random) -> None:
     unknown = [Unknown(64, 300, "text"), Unknown(16, 100, "C++ object of class a::B")]
     answer = PyObjects(rows[:shown], total, Tally(99, 9900), *beside, unknown)
     text = pyobjects.render(answer, EXACT, 30 - shown)
-    table, below = text.split("not known", 1)
+    table, below = text.split("unknown block", 1)
     for title in ("count", "objects", "buffers", "together"):
         adds_up(table, title)
-    adds_up("not known" + below, "size")
+    adds_up("unknown block" + below, "size")
     assert "5 more" in below and "C++ object of class a::B" in below
     assert "500 bytes in 5 objects" in text and "700 bytes in 7" in text
 
@@ -549,7 +556,7 @@ def test_ledger_is_a_tree_that_adds_up(rng: random.Random) -> None:
 def test_ledger_of_a_core_does_not_say_rss(rng: random.Random) -> None:
     """A core tells private memory only: neither the sentence nor the column calls it RSS."""
     text = ledger.render(made_ledger(rng, True), Style(exact=True, rss=1 << 20, private=True), whole=True)
-    assert "%RSS" not in text and "of RSS" not in text and "RSS itself is in no core" in text
+    assert "%RSS" not in text and "of RSS" not in text and "a core does not contain RSS itself" in text
     assert len(column(text, "%private")) == 5 and "% of private memory" in text
 
 
@@ -579,10 +586,13 @@ def made_summary(**changes: Any) -> Summary:
         ({"free": 0, "free_resident": 0, "kept": []}, "1,000 bytes is in use by the program, and 0 bytes is free"),
         ({"unknown": NotWalked("other.x", "x", 7)}, "In glibc malloc, 1,000 bytes is in use, and 800 bytes is free"),
         ({"unknown": NotWalked("other.x", "x", 7)}, "gdbheap does not walk the blocks of x. "
-             "How much of 7 bytes of its own and other anonymous memory is free is unknown."),
-        ({"unknown": NotWalked("other.x", "x", 7, own=True)}, "of x. How much of 7 bytes of its own memory is free"),
-        ({"unknown": NotWalked("other.x", "x", None)}, "of x. How much of its own and other anonymous memory is free"),
-        ({"unknown": NotWalked("other.rest", "", 7)}, "How much of 7 bytes of other anonymous memory is free"),
+             "It is unknown how much of 7 bytes of its own and other anonymous memory is free."),
+        ({"unknown": NotWalked("other.x", "x", 7, own=True)},
+             "of x. It is unknown how much of 7 bytes of its own memory is free."),
+        ({"unknown": NotWalked("other.x", "x", None)},
+             "of x. It is unknown how much of its own and other anonymous memory is free."),
+        ({"unknown": NotWalked("other.rest", "", 7)},
+             "It is unknown how much of 7 bytes of other anonymous memory is free."),
         ({"unknown": NotWalked("other.rest", "a or b", 0)}, "In glibc malloc, 1,000 bytes is in use, and"),
         ({"kept": [Kept("x.huge", 401, "in huge pages")]}, "stays in huge pages."),
     ],
@@ -606,7 +616,7 @@ def test_no_summary() -> None:
 def test_ledger_of_unknown_residency(rng: random.Random) -> None:
     """Question marks, no share, and a sentence that says so."""
     text = ledger.render(made_ledger(rng, False), Style())
-    assert set(column(text, "resident")) == {"?"} and "%RSS" not in text and "not known" in text
+    assert set(column(text, "resident")) == {"?"} and "%RSS" not in text and "memory is unknown (" in text
 
 
 USED = Block(0x1000, 64, "used", "glibc", 0, None, 0x1030)
@@ -627,7 +637,7 @@ def test_at(block: Block | None, found: Object | None, owner: Owner | None, word
     mapping = AtMapping(0x1000, 0x3000, "rw-p", "[stack]", "stack of thread 7")
     text = at.render(At(mapping, block, found, owner), Style(), 0x1010)
     assert words in text.splitlines()[0] and "0x1000-0x3000 rw-p" in text
-    assert (", 16 bytes into it" in text) == (block is not None)
+    assert (", the address is 16 bytes into it" in text) == (block is not None)
 
 
 def test_check_and_info() -> None:

@@ -112,7 +112,7 @@ def test_install_does_not_wait(places: tuple[Path, Path]) -> None:
     os.mkfifo(home / ".gdbinit")
     os.chown(home / ".gdbinit", NOBODY, NOBODY)
     done = gdbheap({"HOME": str(home)}, "install")
-    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "is no gdbinit" in done.stderr
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "is not a gdbinit" in done.stderr
 
 
 def test_install_writes_through_a_users_own_link(places: tuple[Path, Path]) -> None:

@@ -124,7 +124,7 @@ def test_statuses_of_a_batch(words: list[str], status: int, environment: dict[st
 def test_a_process_that_was_there(target: Running, environment: dict[str, str]) -> None:
     """Commands that were loaded after it was let go do not say that it cannot be had."""
     done = gdb(["-p", str(target.pid), "-batch", *executed(["detach", "heap"])], environment)
-    assert done.returncode == 4 and "no process and no core here" in own_lines(done)[0]
+    assert done.returncode == 4 and "gdb has no process and no core" in own_lines(done)[0]
 
 
 @needs_root

@@ -158,7 +158,7 @@ def test_where_a_process_cannot_be_kept(tmp_path: Path) -> None:
             target.go_on(f"big {MIB}")
             assert opened.ask("arenas")["total"]["in_use"] > first["total"]["in_use"] and runs(target.pid)
             _, errors, status = opened.end()
-    assert status == 0 and len(errors.splitlines()) == 1 and "looks at it anew" in errors, errors
+    assert status == 0 and len(errors.splitlines()) == 1 and "reads it anew" in errors, errors
 
 
 def test_diff_with_the_target(core: Path, tmp_path: Path) -> None:

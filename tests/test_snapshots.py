@@ -86,10 +86,10 @@ def test_damaged(rng: random.Random, target: Running, tmp_path: Path) -> None:
     [
         (ENTRY, {"format": "gdbheap snapshot", "schema": SCHEMA + 1}, "newer gdbheap"),
         (ENTRY, {"format": "gdbheap snapshot", "schema": "1"}, "newer gdbheap"),
-        (ENTRY, {"format": "another", "schema": SCHEMA}, "no snapshot"),
+        (ENTRY, {"format": "another", "schema": SCHEMA}, "not a gdbheap snapshot"),
         (ENTRY, {"format": "gdbheap snapshot", "schema": SCHEMA, "time": "now"}, "damaged"),
-        (ENTRY, [1], "no snapshot"),
-        ("other.json", {}, "no snapshot"),
+        (ENTRY, [1], "not a gdbheap snapshot"),
+        ("other.json", {}, "not a gdbheap snapshot"),
     ],
 )
 def test_foreign(name: str, content: object, reason: str, target: Running, tmp_path: Path) -> None:

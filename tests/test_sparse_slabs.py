@@ -72,7 +72,7 @@ def test_moved_blocks(name: str, rng: random.Random, tmp_path: Path) -> None:
     figures = found["figures"]
     assert sum(row["spare"] for row in sizes["sizes"]) == figures["groups"] < figures["all_groups"]
     assert max(sizes["sizes"], key=lambda row: row["freed"])["freed"] == figures["of_size"]
-    assert "saved by packing" in text and "would go if the blocks of each size lay packed" in text
+    assert "saved by packing" in text and "Packing the blocks of each size would free" in text
     assert f"fragmented-{name}" not in [row["id"] for row in left["findings"]]
 
 

@@ -145,7 +145,7 @@ SAME: dict[str, Callable[[Rows, str], None]] = {
     "Which objects retain the most?": _same_retained,
     "Which blocks have the most references to them?": _same_referrers,
     "How much of their stacks do threads use?": _same_threads,
-    "Whose look is it, and what could malloc_trim() give back?": _same_look,
+    "Which process is this, and how much could malloc_trim() return?": _same_look,
 }
 
 

@@ -179,7 +179,7 @@ def test_connections_of_a_pool(rng: random.Random, tmp_path: Path) -> None:
     """Memory that only the library refers to is its own: the advice is about the data, and not about callbacks."""
     with running(python(POOL, COUNT=rng.randrange(3, 6)), tmp_path) as target:
         page = " ".join(gdbheap(str(target.pid)).stdout.split())
-    assert "pool[…].link" in page and "his is the data itself, in memory" in page and "callbacks" not in page
+    assert "pool[…].link" in page and "his is the data of the database itself" in page and "callbacks" not in page
 
 
 def test_attributes_of_a_class_are_holders_of_their_own(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_mapped_memory_of_an_object_is_in_use(rng: random.Random, tmp_path: Path
     with running(python(MAPPED, SIZE=size), tmp_path) as target:
         page = ask("", str(target.pid))
     assert page["holders"][0]["path"] == "kept" and page["summary"]["outside"] >= size
-    assert "mappings that no known" not in page["verdict"] and "not looked into" not in page["verdict"]
+    assert "mappings of no known" not in page["verdict"] and "not examined" not in page["verdict"]
 
 
 @pytest.mark.parametrize("more", ["attach database ? as other", "create temp table s as select * from t"])
@@ -205,7 +205,7 @@ def test_memory_of_other_databases(more: str, rng: random.Random, tmp_path: Path
     script = POOL.replace("one.link.commit()", f"one.link.commit(); one.link.execute({more!r}{arguments})")
     with running(python(script, COUNT=4), tmp_path) as target:
         page = gdbheap(str(target.pid)).stdout
-    assert "in memory (" not in page and "a database in memory;" not in page and "data itself" not in page
+    assert "in memory (" not in page and "a database in memory;" not in page and "database itself" not in page
 
 
 BEHIND = """

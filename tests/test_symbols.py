@@ -177,7 +177,7 @@ def test_memory_of_many_symbols(tmp_path: Path, libraries: list[Path]) -> None:
         with programs.running([str(program), *map(str, loaded)], tmp_path) as target:
             command = [sys.executable, "-c", PEAK, str(programs.GDBHEAP), str(target.pid)]
             head, _, text = subprocess.run(command, capture_output=True, text=True, check=True).stdout.partition("\n")
-            assert head.split()[0] == "0" and "too little room" not in text, text
+            assert head.split()[0] == "0" and "too little memory is left" not in text, text
             peaks.append(int(head.split()[1]) * KIB)
     assert peaks[1] - peaks[0] < 4 * sum(path.stat().st_size for path in libraries)
 
@@ -213,7 +213,7 @@ def test_all_files_have_one_budget(libraries: list[Path], monkeypatch: pytest.Mo
     assert [file.find("aaab") is not None for file in found] == [True, False, False]
     assert all(file.find(f"library_{place}") is not None for place, file in enumerate(found))
     (line,) = files.room.warnings()
-    assert line.startswith("2 tables of symbols are not read") and "too little room" in line
+    assert line.startswith("too little memory is left to read 2 symbol tables")
 
 
 def test_a_table_for_which_there_is_no_room(tmp_path: Path) -> None:
@@ -223,7 +223,10 @@ def test_a_table_for_which_there_is_no_room(tmp_path: Path) -> None:
     with programs.running([str(program), str(kept)], tmp_path) as target:
         for noun in ("info", "trim", "owners"):
             done = programs.gdbheap(noun, str(target.pid), preexec_fn=lambda: limit(400 * MEGA))
-            assert done.returncode == 0 and done.stdout.count("too little room") == 1, (done.stdout, done.stderr)
+            assert done.returncode == 0 and done.stdout.count("too little memory is left") == 1, (
+                done.stdout,
+                done.stderr,
+            )
 
 
 def test_stacks_say_what_was_not_read(tmp_path: Path) -> None:
@@ -236,7 +239,7 @@ def test_stacks_say_what_was_not_read(tmp_path: Path) -> None:
             command = [sys.executable, "-c", NO_ROOM, *words]
             done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=programs.PATIENCE)
             assert done.returncode == 0, done.stderr
-            assert " ".join(done.stdout.split()).count("too little room") == 1, done.stdout
+            assert " ".join(done.stdout.split()).count("too little memory is left") == 1, done.stdout
     finally:
         grows.kill()
         grows.wait()

@@ -321,7 +321,7 @@ def test_half_an_answer_without_memory(spread: programs.Running, tmp_path: Path)
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     if "CAP_SYS_PTRACE" not in done.stdout:
         pytest.skip(f"this kernel refuses smaps as well: {done.stderr[-200:]}")
-    start = f"True NotPermitted {kernel.rollup(spread.pid)[0]} True False 1 no memory could be read"
+    start = f"True NotPermitted {kernel.rollup(spread.pid)[0]} True False 1 gdbheap could read only mappings"
     assert done.stdout.startswith(start), done.stdout + done.stderr
 
 

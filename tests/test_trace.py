@@ -133,7 +133,7 @@ def test_killed_recording(rng: random.Random, tmp_path: Path) -> None:
         done = gdbheap("trace", "-o", str(log), "--finish", "--json")
         if done.returncode != 2 or time.monotonic() > deadline:
             break
-        assert "still records" in done.stderr
+        assert "still being recorded" in done.stderr
         time.sleep(0.1)
     answer = json.loads(done.stdout)
     rows = list(table.rows())
@@ -174,12 +174,12 @@ def test_calls_that_are_missing(rng: random.Random, tmp_path: Path, monkeypatch:
         patch.setattr(RecorderFile, "take", lambda *_: iter(()))
         answer = traced_command.trace(str(log), table.words(rng))
     assert (log.read_bytes(), answer.calls, answer.ok) == (older, 0, False) and not parts.exists()
-    assert f"{log} stays as it was" in answer.failures
+    assert f"{log} is unchanged" in answer.failures
     with monkeypatch.context() as patch:
         patch.setattr(RecorderFile, "lost", lambda _: 5)
         answer = traced_command.trace(str(log), table.words(rng))
     assert (log.read_bytes(), answer.lost, answer.ok) == (older, 5, False) and Path(answer.file).parent == parts
-    assert "5 calls could not be written down" in "".join(answer.failures)
+    assert "5 calls could not be recorded" in "".join(answer.failures)
     again = finish(str(log))
     assert (again.file, again.calls, again.lost) == (str(log), answer.calls, 5) and not parts.exists()
 
@@ -191,13 +191,13 @@ def _no_room(*_: object) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ([], "where to?"),
+        ([], "say where to write"),
         (["-o", "x.log"], "which command?"),
         (["-o", "/nonexistent/x.log", "--", "true"], "nonexistent"),
         (["-o", "x.log", "--", "no such program"], "cannot be started"),
         (["-o", "x.log", "--finish"], "nothing is left"),
-        (["-o", "x.log", "--finish", "--pymalloc"], "takes what there is"),
-        (["-o", "x.log", "--attach=1"], "process 1 is not touched"),
+        (["-o", "x.log", "--finish", "--pymalloc"], "leave out the command and --pymalloc"),
+        (["-o", "x.log", "--attach=1"], "process 1 is not changed"),
         (["--attach", "1"], "gdbheap growth 1"),
     ],
 )
@@ -282,7 +282,7 @@ def test_files_that_no_recorder_made(has_older: bool, rng: random.Random, tmp_pa
     names = [*rng.sample(STRANGE, 2), f"{rng.getrandbits(20) + 1:016x}-{rng.getrandbits(60):016x}.calls"]
     planted = f'cd "$GDBHEAP_CALLS"; echo mine > {names[0]}; echo mine > {names[1]}; mkdir {names[2]}; exec "$@"'
     done = gdbheap("trace", "-o", str(log), "--", "sh", "-c", planted, "sh", *table.words(rng))
-    assert done.returncode == 0 and "no recorder made" in done.stderr and names[0] in done.stderr, done.stderr
+    assert done.returncode == 0 and "the recorder did not make" in done.stderr and names[0] in done.stderr, done.stderr
     (row,) = table.rows()
     assert len(row.calls) <= max(process.calls for process in traced_command._traced(str(log), 0, None, []).rows)
     assert set(os.listdir(f"{log}.parts")) == set(names)
@@ -298,7 +298,7 @@ def test_finish_beside_files_that_no_recorder_made(rng: random.Random, tmp_path:
         (parts / name).write_bytes(b"mine")
     answer = finish(str(log))
     (row,) = table.rows()
-    assert len(row.calls) <= answer.calls and "no recorder made" in "".join(answer.failures)
+    assert len(row.calls) <= answer.calls and "the recorder did not make" in "".join(answer.failures)
     assert set(os.listdir(parts)) == set(STRANGE)
 
 

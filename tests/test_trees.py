@@ -89,7 +89,7 @@ def test_owners(top: str, target: Running, tmp_path: Path) -> None:
     answer, lines = drawn("owners", target, tmp_path, f"--top={top}")
     assert lines.total() == answer["total"]["bytes"]
     counted = sum(row["used_count"] for row in ask("sizes", str(target.pid))["rows"])
-    said = re.search(r"<title>Who holds what is in use: [^<]*, ([\d,]+) blocks</title>", (tmp_path / "svg").read_text())
+    said = re.search(r"<title>Memory in use, by holder: [^<]*, ([\d,]+) blocks</title>", (tmp_path / "svg").read_text())
     assert said and int(said[1].replace(",", "")) == answer["total"]["blocks"] >= counted
     check_others(tmp_path, lines)
 
@@ -137,10 +137,10 @@ def test_formats(noun: str, target: Running, tmp_path: Path) -> None:
 def test_formats_that_do_not_fit(target: Running, tmp_path: Path) -> None:
     """Each is told of in one line, before anything is read."""
     for words, reason in (
-        (["--format=pprof"], "no text: -o FILE"),
+        (["--format=pprof"], "cannot be printed: add -o FILE"),
         (["--format=folded", "--json"], "-o FILE writes"),
         (["-o", f"{tmp_path}/a"], "--format=folded|svg"),
-        (["--format=folded", "-o", f"{tmp_path}/a", f"--folded={tmp_path}/b"], "one of them"),
+        (["--format=folded", "-o", f"{tmp_path}/a", f"--folded={tmp_path}/b"], "give only one"),
         (["--format=png"], "folded, svg, speedscope, pprof"),
     ):
         for noun in ([], ["owners"], ["retained"]):

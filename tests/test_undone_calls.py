@@ -103,7 +103,7 @@ def test_left(style: str, target: Running) -> None:
     with caller_of(target.pid, style) as (caller, process):
         own = places(process, "sleep_a_while", "word", "slept", "cut_short")
         words = Words(target.pid, own)
-        with pytest.raises(CallEnded, match="finishes it by itself"):
+        with pytest.raises(CallEnded, match="finishes the call when it runs on"):
             caller.call_to_end(own["sleep_a_while"])
         assert words["word"] == 4
     busy.wait_for(lambda: words["word"] == 5, "the program has not finished it")
@@ -123,7 +123,7 @@ def test_left_in_a_wait_that_was_stopped_before(kind: str, style: str, tmp_path:
                     own = places(process, "sleep_a_while", "word", "slept", "cut_short")
                     words = Words(target.pid, own)
                     assert look.restartable
-                    with pytest.raises(CallEnded, match="finishes it by itself"):
+                    with pytest.raises(CallEnded, match="finishes the call when it runs on"):
                         caller.call_to_end(own["sleep_a_while"])
                     break
         else:

@@ -95,7 +95,7 @@ def guards(pid: int) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if folder.joinpath("comm").read_text() == "gdbheap guard\n":
+            if folder.joinpath("comm").read_bytes() == b"gdbheap guard\n":
                 links = {os.readlink(link) for link in folder.joinpath("fd").iterdir()}
                 found += [int(folder.name)] if f"/proc/{pid}" in links else []
         except OSError:
@@ -159,7 +159,7 @@ def test_the_next_run_takes_it_out(target: Busy) -> None:
     command = [str(GDBHEAP), "growth", str(target.pid), "--duration=0.1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
-    assert "cannot be taken out now" in done.stderr
+    assert "cannot be removed now" in done.stderr
     check_runs(target)
     tell(target)
     wait_for(lambda: "D" not in states(target.pid), "it sleeps still")

@@ -282,7 +282,7 @@ def test_for_people(tmp_path: Path) -> None:
         assert began.endswith(f"process {process.pid} ({interpreters()[0].executable.rpartition('/')[2]}) is watched")
         assert hooked == str(process.pid) and f"process {process.pid}" in acted and "more than 1.0 MiB" in acted
         assert "the snapshot is in " in acted and acted[:4].isdecimal()
-        assert done.stdout == "The watch is over (it was to act no more often): it acted once.\n"
+        assert done.stdout == "The watch is over (it acted as often as requested): it acted once.\n"
         assert done.returncode == 0
 
 
@@ -405,15 +405,15 @@ def test_killed_while_it_acts(tmp_path: Path, rng: random.Random) -> None:
     ("words", "code", "said"),
     [
         (["--rss=1G"], 2, "which process"),
-        (["PID"], 2, "wait for what"),
-        (["PID", "--rss=1G", "--no-snapshot"], 2, "do what"),
-        (["PID", "--rss=1G", "--core", "--no-text"], 2, "a core has all contents"),
+        (["PID"], 2, "what should it wait for"),
+        (["PID", "--rss=1G", "--no-snapshot"], 2, "what should it do"),
+        (["PID", "--rss=1G", "--core", "--no-text"], 2, "a core contains all texts"),
         (["PID", "--rss=x"], 2, "not a size"),
-        (["PID", "--grows=1G"], 2, "no valid growth"),
-        (["PID", "--grows=1G/0s"], 2, "no valid growth"),
-        (["PID", "--at-oom", "--mark=100%"], 2, "no valid share"),
-        (["PID", "--rss=1G", "--count=-1"], 2, "how often"),
-        (["PID", "--rss=1G", "--run="], 2, "no command"),
+        (["PID", "--grows=1G"], 2, "not a valid growth"),
+        (["PID", "--grows=1G/0s"], 2, "not a valid growth"),
+        (["PID", "--at-oom", "--mark=100%"], 2, "not a valid share"),
+        (["PID", "--rss=1G", "--count=-1"], 2, "a number of actions"),
+        (["PID", "--rss=1G", "--run="], 2, "the command is empty"),
         (["PID", "--rss=1G", "--run='"], 2, "--run"),
         (["PID", "--rss=1G", "--run=no-such-program"], 2, "no program no-such-program"),
         (["PID", "--rss=1G", "--output=/no/such/folder"], 2, "no folder"),

@@ -346,18 +346,21 @@ def test_port_in_use(quiet: int) -> None:
         port = taken.getsockname()[1]
         done = gdbheap("watch", str(quiet), f"--prometheus=:{port}")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"gdbheap: --prometheus: 127.0.0.1:{port}: cannot listen there: Address already in use\n"
+    assert (
+        done.stderr
+        == f"gdbheap: --prometheus: 127.0.0.1:{port}: cannot listen at this address: Address already in use\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--prometheus=9100"], "no address"),
-        (["--prometheus=192.0.2.1:0"], "cannot listen there"),
-        (["--prometheus=no.such.host.invalid:0"], "cannot listen there"),
-        (["--prometheus=" + "a" * 300 + ":0"], "cannot listen there"),
-        (["--rss=1G", "--look-every=1m"], "--look-every is for --prometheus"),
-        (["--rss=1G", "--prometheus-host=a"], "--prometheus-host is for --prometheus"),
+        (["--prometheus=9100"], "not an address"),
+        (["--prometheus=192.0.2.1:0"], "cannot listen at this address"),
+        (["--prometheus=no.such.host.invalid:0"], "cannot listen at this address"),
+        (["--prometheus=" + "a" * 300 + ":0"], "cannot listen at this address"),
+        (["--rss=1G", "--look-every=1m"], "--look-every needs --prometheus"),
+        (["--rss=1G", "--prometheus-host=a"], "--prometheus-host needs --prometheus"),
         (["--prometheus=:0", "--prometheus-host=a:1"], "is not a host name"),
         (["--prometheus=:0", "--look-every=x"], "--look-every"),
         (["--prometheus=:0", "--on-memory-error"], "--look-every=0"),
@@ -412,7 +415,7 @@ def test_addresses(text: str, address: tuple[str, int], alone: bool) -> None:
 @pytest.mark.parametrize("text", ["", ":", "9100", ":65536", ":-1", ":+1", ":1_0", ":١", "::1:9100", "[::1]", "[::1:1"])
 def test_no_addresses(text: str) -> None:
     """Each is refused, and says how they look."""
-    with pytest.raises(ValueError, match=r"no address: .*\bas (:9100|\[::1\])"):
+    with pytest.raises(ValueError, match=r"not an address: .*\bsuch as (:9100|\[::1\])"):
         address_of(text)
 
 

@@ -159,7 +159,7 @@ def test_no_url_of_files(form: str, target: Running, shared: Path) -> None:
     if form == LOCAL[0]:
         done = gdbheap("export", str(target.pid), "-o", url, "--partition=pid", "--format=csv")
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == f"gdbheap: {url} leads to files of this machine: name the folder by its path\n"
+        assert done.stderr == f"gdbheap: {url} means files of this machine: give the path of the folder instead\n"
     assert victim.read_bytes() == VICTIM and os.listdir(link.parent) == [link.name] and link.is_symlink()
 
 

@@ -264,7 +264,7 @@ def test_private_group(tmp_path: Path) -> None:
         os.chown(tmp_path, 0, 0)
         files.write_text(str(tmp_path / "a"), "new")
     tmp_path.chmod(0o777)
-    with pytest.raises(UsageError, match="others may plant files"):
+    with pytest.raises(UsageError, match="other users may plant files"):
         files.write_text(str(tmp_path / "b"), "new")
 
 
@@ -456,7 +456,7 @@ def test_planted_parts(shared: Path) -> None:
     log, parts = shared / "calls.log", shared / "calls.log.parts"
     planted(lambda: parts.mkdir(0o777))
     planted(lambda: os.symlink(shared / "victim", parts / f"{1:016x}-{1:016x}.calls"))
-    with pytest.raises(UsageError, match="others may write to"):
+    with pytest.raises(UsageError, match="may write to it"):
         finish(str(log))
     shutil.rmtree(parts)
     with place(0o700) as ours:
@@ -466,7 +466,7 @@ def test_planted_parts(shared: Path) -> None:
         os.unlink(parts)
     parts.mkdir(0o700)
     os.link(shared / "victim", parts / f"{1:016x}-{1:016x}.calls")
-    assert "no recorder made" in "".join(finish(str(log)).failures)
+    assert "the recorder did not make" in "".join(finish(str(log)).failures)
     assert (shared / "victim").read_bytes() == VICTIM
 
 
@@ -624,7 +624,7 @@ def test_swapped_folder(monkeypatch: pytest.MonkeyPatch) -> None:
             os.link(victim, home / name / "one")
 
         monkeypatch.setattr(os, "mkdir", swapped)
-        with pytest.raises(UsageError, match="another user put a folder"):
+        with pytest.raises(UsageError, match="another user replaced the folder"):
             with files.replacing_folder(str(home / "out"), lambda _name: True, 0o644) as inside:
                 Path(inside, "two").write_bytes(b"new")
         monkeypatch.undo()

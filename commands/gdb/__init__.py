@@ -1,1 +1,1 @@
-"""The commands inside gdb. Nothing outside of this folder imports gdb."""
+"""The commands inside gdb. Only this folder imports gdb."""

@@ -1,4 +1,4 @@
-"""Attach to a process after reading its symbols, which shortens the stop."""
+"""Attach to a process after reading its symbols, so that the process is stopped for a shorter time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["attach"]
 
 
 def attach(pid: int) -> None:
-    """Attach to a process, reading the symbols of its program, libpython and libc before it is stopped. Raises a
-    GdbheapError that explains a refusal."""
+    """Attach to a process. The symbols of its program, libpython and libc are read before it is stopped. Raises
+    GdbheapError, which explains why gdb could not attach."""
     folder = refusal.open_folder(pid)
     refusal.check(folder)
     spare: list[int | None] = []
@@ -36,14 +36,14 @@ def attach(pid: int) -> None:
             with contextlib.suppress(gdb.error):
                 gdb.execute(f"remove-inferiors {number}", to_string=True)
     if not folder.is_there():
-        # gdb takes a process id, which belonged to another process by then.
+        # gdb attaches to a process id. By then the id belonged to another process.
         gdb.execute("detach", to_string=True)
         raise refusal.another(folder)
 
 
 def _is_at_home(folder: procfs.ProcessFolder) -> bool:
-    """Return whether the process sees the same files as gdb, so that its paths are not those of a container: by its
-    path gdb trusts scripts next to a file."""
+    """Return whether a process sees the same files as gdb, so that its paths are not those of a container. This
+    matters, because gdb trusts scripts next to a file by the file's path."""
     with contextlib.suppress(OSError):
         root = FileSystems(folder).find(folder.path("root") + "/")
         own = os.stat("/")
@@ -55,7 +55,7 @@ def _is_at_home(folder: procfs.ProcessFolder) -> bool:
 
 
 def _read_program(folder: procfs.ProcessFolder) -> None:
-    """Have gdb read the program, unless it has one already."""
+    """Make gdb read the process's program, unless gdb already has a program."""
     path = folder.link("exe")
     if program() is None:
         with contextlib.suppress(gdb.error):
@@ -63,7 +63,7 @@ def _read_program(folder: procfs.ProcessFolder) -> None:
 
 
 def _libraries(folder: procfs.ProcessFolder) -> list[str]:
-    """Return the paths of libpython and libc that the process maps; empty if it may not be read."""
+    """Return the paths of libpython and libc in a process's mappings; empty if these may not be read."""
     with contextlib.suppress(OSError):
         mappings = parse_maps(folder.read("maps", procfs.TABLE_LIMIT))
         paths = {
@@ -76,8 +76,8 @@ def _libraries(folder: procfs.ProcessFolder) -> list[str]:
 
 
 def _spare_inferior(path: str) -> int | None:
-    """Add an inferior with the symbols of a file, which gdb shares with any other that maps the file; return its
-    number."""
+    """Add an inferior that reads the symbols of a file, and return its number. gdb then uses the same symbols for other
+    inferiors that map the file."""
     before = {inferior.num for inferior in gdb.inferiors()}
     with contextlib.suppress(gdb.error):
         gdb.execute(f"add-inferior -no-connection -exec {word_of(path)}", to_string=True)

@@ -1,4 +1,4 @@
-"""Parse lines typed in gdb: split them, complete them, and read gdb's own command line. Imports no gdb."""
+"""Parse lines that are typed in gdb, complete them, and parse gdb's own command line. Imports no gdb."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VALUED = frozenset(
 
 
 def split(line: str) -> list[str]:
-    """Split a line into words. Quotes stay in the words, because an expression needs them."""
+    """Split a line into words. Quotes stay in the words, because they belong to an expression."""
     try:
         return shlex.split(line, posix=False)
     except ValueError:
@@ -29,8 +29,10 @@ def split(line: str) -> list[str]:
 
 
 def completions(command: AnyCommand, text: str, word: str) -> list[str]:
-    """Return what could follow ``text``: options, and their known values. gdb replaces only ``word``, the part of the
-    last word after the last character that it takes for a separator."""
+    """Return the possible completions of ``text``: options, and the values of those that have a few.
+
+    gdb replaces only ``word``: the part of the last word that follows the last character which gdb takes for a
+    separator."""
     last = text[max(text.rfind(" "), text.rfind("\t")) + 1 :]
     kept = len(last) - len(word)
     return [found[kept:] for found in option_words(command) if found.startswith(last) and last.startswith("-")]
@@ -38,7 +40,7 @@ def completions(command: AnyCommand, text: str, word: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Invocation:
-    """gdb's command line: whether it is a batch, and the process or core that it names."""
+    """gdb's own command line: whether it is a batch, and the process or the core that it names."""
 
     batch: bool = False
     pid: int | None = None
@@ -48,7 +50,7 @@ class Invocation:
 
 
 def invocation(arguments: Sequence[str]) -> Invocation:
-    """Parse gdb's command line. Options may have one hyphen or two, and their value after "=" or as the next word."""
+    """Parse gdb's own command line. An option may have one hyphen or two. Its value follows "=" or is the next word."""
     batch = asked = False
     pids, cores, others = [], [], []
     words = iter(arguments[1:])

@@ -1,4 +1,4 @@
-"""The exit status of a batch, and the error if gdb has no target."""
+"""The exit status of a gdb batch, and the error that is reported if gdb has no target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNWRITTEN = 1
 
 
 class Status:
-    """Keeps the exit status of a batch: the worst status of gdbheap's commands. gdb alone would exit with 0 or 1."""
+    """Keeps the exit status of a batch: the highest status of gdbheap's commands. gdb itself would exit with 0 or 1."""
 
     def __init__(self) -> None:
         self.worst = 0
@@ -28,11 +28,12 @@ class Status:
         self.invocation = own_invocation()
 
     def note(self, status: int) -> None:
-        """Note the ``status`` of a command that ended."""
+        """Take account of the status of a command that has ended."""
         self.worst = max(self.worst, status)
 
     def no_target(self) -> GdbheapError:
-        """Return the error for a missing target: gdb's argument could not be opened, or there was none."""
+        """Return the error that says why there is no target: gdb could not open the one on its command line, or there
+        was none."""
         pid, core = self.invocation.pid, self.invocation.core
         if not self.had_target and pid is not None:
             return refusal.explain(pid, PermissionError(errno.EPERM, os.strerror(errno.EPERM)))
@@ -41,11 +42,11 @@ class Status:
                 check_core(core)
             except GdbheapError as error:
                 return error
-        return NoTarget("there is no process and no core here: attach PID, or core-file FILE")
+        return NoTarget("gdb has no process and no core: type attach PID, or core-file FILE")
 
     def refused_core(self) -> str | None:
-        """Return the path of a core that gdb was started with and refused, although it is valid: gdb needs its very
-        end."""
+        """Return the path of a valid core that gdb was started with but refused; None if there is none. gdb refuses a
+        core whose end is missing."""
         core = None if self.had_target else self.invocation.core
         if core is not None:
             with contextlib.suppress(GdbheapError):
@@ -54,12 +55,13 @@ class Status:
         return None
 
     def _came_to_nothing(self) -> bool:
-        """Return whether gdb's target could not be opened, and no command has reported that."""
+        """Return whether gdb could not open the target on its command line, and no command has reported that."""
         wanted = self.invocation.asked and (self.invocation.pid is not None or self.invocation.core is not None)
         return wanted and not self.had_target and not self.worst and self.refused_core() is None
 
     def finish(self) -> None:
-        """Exit with the noted status, at gdb's end, after it has detached. Only a batch has a status that matters."""
+        """End gdb with the noted status. This is called when gdb exits and has detached. It does nothing unless gdb
+        runs a batch."""
         if not self.invocation.batch:
             return
         if self._came_to_nothing():

@@ -1,4 +1,4 @@
-"""Follow a process through gdb, which traces it, so that gdbheap itself cannot."""
+"""Follow a process that gdb traces. gdbheap cannot trace it at the same time, so gdb runs it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ __all__ = ["GdbProcess"]
 
 FRAME_BYTES = 96
 STDOUT = 1
-# gdb handles Ctrl-C itself, and each end of a wait stops the process.
+# gdb handles Ctrl-C itself. Each time that a wait ends, the process is stopped, so waits are long.
 LONGEST_WAIT = 3600.0
 
 
 class GdbProcess(LocalProcess):
-    """The selected inferior: a stopped process on this machine that gdb traces."""
+    """The selected inferior, as a process that can be followed. It is stopped, runs on this machine, and is traced by
+    gdb."""
 
     def __init__(self, where: Inferior) -> None:
         super().__init__(where.pid)
@@ -45,10 +46,8 @@ class GdbProcess(LocalProcess):
                 _write(self._hold(), [(left.address, left.original)])
 
     def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> NoReturn:
-        """Raise UsageError: tracepoints are not for a process that gdb holds."""
-        raise UsageError(
-            "--perf is about a process that gdb does not hold: use it in a shell (gdbheap growth PID --perf)"
-        )
+        """Raise UsageError, because tracepoints cannot be used for a process that gdb holds."""
+        raise UsageError("--perf needs a process that gdb does not hold: use it in a shell (gdbheap growth PID --perf)")
 
     @contextmanager
     def _followed(
@@ -73,14 +72,15 @@ class _Hit(NamedTuple):
 
 
 class _Stop(NamedTuple):
-    """Why the process stopped, as gdb reports it. ``signal``: None without one; ``gone``: the process has ended."""
+    """Why the process has stopped, as gdb reports it. ``signal``: None or "" if it was no signal; ``gone``: it has
+    ended."""
 
     signal: str | None
     gone: bool
 
 
 class GdbFollower:
-    """Runs the process by gdb's ``continue`` until a thread reaches one of the places. Raises GdbheapError."""
+    """Runs the process with gdb's ``continue``, until a thread reaches one of the places. Raises GdbheapError."""
 
     status = None
     descriptor = -1
@@ -100,7 +100,7 @@ class GdbFollower:
 
     def _put_in(self) -> None:
         if any(self._is_inside(counter) for counter in _counters()):
-            raise GdbheapError("a thread stands where the code would be changed: let it run on, and try again")
+            raise GdbheapError("a thread is stopped in code that would be changed: let it run on, and try again")
         gdb.execute(f"handle {self._signal} stop print nopass", to_string=True)
         self.maps = _maps(self._pid), b""
         _write(self._memory, [(patch.stub_at, patch.stub) for patch in self._planned.patches])
@@ -111,8 +111,8 @@ class GdbFollower:
         return any(patch.address < counter < patch.address + len(patch.original) for patch in patches)
 
     def next(self, seconds: float) -> _Hit | None:
-        """Return the next hit; all threads are stopped until this is called again. None if none came within
-        ``seconds``."""
+        """Return the next thread that reached a place; None if none did within ``seconds``. All threads stay stopped
+        until this is called again."""
         if self.finish:
             return None
         self._go_on()
@@ -122,16 +122,17 @@ class GdbFollower:
             return None
         hit = self._hit(stop)
         if hit is None and stop.signal not in (None, "SIGINT"):
-            # A signal or a breakpoint of the user's: leave the process stopped there.
+            # The user has a breakpoint here, or a signal came: leave the process stopped.
             self.finish = "asked"
             write(
-                f"gdbheap: the process stopped by itself ({stop.signal or 'a breakpoint'}), and is left so\n",
+                f"gdbheap: the process stopped because of {stop.signal or 'a breakpoint'}, and stays stopped\n",
                 gdb.STDERR,
             )
         return hit
 
     def _go_on(self) -> None:
-        """Add the time for which the process was stopped: gdb stops all threads for one."""
+        """Add the time for which the process was stopped since the last hit. gdb stops all threads when one reaches a
+        place."""
         if self._met is not None:
             stood = time.monotonic() - self._met
             self.stood, self.held, self._met = self.stood + stood, self.held + stood, None
@@ -152,7 +153,7 @@ class GdbFollower:
         return _Hit(self._pid, tid, index, before)
 
     def stand_at_call(self) -> None:
-        """Put the thread of the last hit back to its call, as if it had been stopped there."""
+        """Put the thread of the last hit back to the call, so that it looks as if it had been stopped there."""
         if self._last is None or self._met is None:
             return
         tid, address = self._last
@@ -163,10 +164,10 @@ class GdbFollower:
         reread()
 
     def end(self) -> None:
-        """Restore the code. The process stays stopped in gdb."""
+        """Restore the process's code. gdb keeps the process stopped."""
         self._go_on()
         if self.finish != "gone" and gdb.selected_inferior().pid == self._pid:
-            # The process may run another program by now.
+            # The process may run another program by now. Then the write fails.
             with contextlib.suppress(GdbheapError):
                 _write(self._memory, [(patch.address, patch.original) for patch in self._planned.patches])
             self.maps = self.maps[0], _maps(self._pid)
@@ -175,8 +176,8 @@ class GdbFollower:
 
 
 def _write(memory: int, rows: Sequence[tuple[int, bytes]]) -> None:
-    """Write code through the open ``memory`` of the process: after an exec this fails, while gdb would write into the
-    new program. Raises GdbheapError."""
+    """Write code through ``memory``, an open descriptor. After an exec the write fails, whereas gdb would write into
+    the new program. Raises GdbheapError."""
     for address, data in rows:
         try:
             written = os.pwrite(memory, data, address)
@@ -208,7 +209,8 @@ def _registers(machine: Machine) -> list[int]:
 
 
 def _handling(name: str) -> str:
-    """Return how gdb handles a signal now, in the words of ``handle``, from a line such as "SIGURG  No  No  Yes  …"."""
+    """Return how gdb handles a signal, in the words of its command ``handle``. They are read from a line such as
+    "SIGURG  No No  Yes  …"."""
     line = gdb.execute(f"info signals {name}", to_string=True).splitlines()[-1].split()
     words = zip(("stop", "print", "pass"), line[1:4])
     return " ".join(word if answer == "Yes" else f"no{word}" for word, answer in words)
@@ -216,7 +218,7 @@ def _handling(name: str) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide gdb's own messages on each stop, which come from its event loop, within the block."""
+    """Hide the messages that gdb prints at each stop, inside the block. They come from gdb's event loop."""
     gdb.flush()
     kept, nowhere = os.dup(STDOUT), os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -230,7 +232,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _run(seconds: float) -> _Stop:
-    """Run the process until it stops, for at most that many seconds. Raises KeyboardInterrupt for Ctrl-C."""
+    """Run the process until it stops, but at most this many seconds. Raises KeyboardInterrupt for Ctrl-C."""
     stops: list[_Stop] = []
     timed_out = threading.Event()
 

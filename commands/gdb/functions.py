@@ -1,4 +1,5 @@
-"""gdb's convenience functions, which tell what is at an address in expressions and in conditions of breakpoints."""
+"""gdb's convenience functions of gdbheap. They say what is at an address, in expressions and in breakpoints'
+conditions."""
 
 from __future__ import annotations
 
@@ -14,29 +15,31 @@ from gdbheap.machines.machine import LARGEST_ADDRESS
 
 __all__ = ["address_of", "defined"]
 
-# gdb cannot make a string of an empty text.
+# gdb cannot make a string from an empty text.
 NONE = "(none)"
-# The convenience variable that holds the last text.
+# The convenience variable that holds the latest text.
 TEXT = "_heap_text"
 PLACES = (gdb.TYPE_CODE_FUNC, gdb.TYPE_CODE_METHOD, gdb.TYPE_CODE_ARRAY, gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION)
 Answer = Callable[[Heap, int], "int | str"]
-# Reads a heap, and makes one line of every error.
+# Calls a function with the heap, and converts each error into a gdb.GdbError of one line.
 Ask = Callable[[Callable[[Heap], "int | str"]], "int | str"]
 
 
 def address_of(value: gdb.Value, name: str) -> int:
-    """Return the address that a value of gdb means: that of a function, array or struct itself, else its number. Raises
-    UsageError, which calls the value ``name``."""
+    """Return the address that a value of gdb means: of a function, an array or a struct the address of itself,
+    otherwise the value's number.
+
+    Raises UsageError. ``name``: what the message calls the value."""
     try:
         if value.type.strip_typedefs().code in PLACES:
             value = value.address or value
         return int(value) & LARGEST_ADDRESS
     except (gdb.error, TypeError, ValueError, OverflowError) as error:
-        raise UsageError(f"{name} is no address: {error}") from None
+        raise UsageError(f"{name} is not an address: {error}") from None
 
 
 def defined(ask: Ask) -> dict[str, Callable[[Sequence[gdb.Value]], int | gdb.Value]]:
-    """Return the functions by name. Called with its arguments, each raises gdb.GdbError of one line."""
+    """Return the convenience functions by name. Each gets its arguments, and raises gdb.GdbError with one line."""
     return {name: _asked(name, answer, ask) for name, answer in FUNCTIONS.items()}
 
 
@@ -45,8 +48,8 @@ def _asked(name: str, answer: Answer, ask: Ask) -> Callable[[Sequence[gdb.Value]
 
 
 def _placed(answer: int | str) -> int | gdb.Value:
-    """Return a text as the value of a convenience variable: gdb's ``printf`` and ``eval`` would copy any other text
-    into the process by calling its malloc()."""
+    """Return an answer as a value for gdb. A text is put into a convenience variable: otherwise gdb's ``printf`` and
+    ``eval`` would copy it into the process by calling its malloc()."""
     if isinstance(answer, int):
         return answer
     gdb.set_convenience_variable(TEXT, answer)
@@ -55,12 +58,12 @@ def _placed(answer: int | str) -> int | gdb.Value:
 
 def _address(name: str, args: Sequence[gdb.Value]) -> int:
     if len(args) != 1:
-        raise UsageError(f"${name} is about one address: ${name}(ADDR)")
-    return address_of(args[0], f"what ${name} was given")
+        raise UsageError(f"${name} takes one address: ${name}(ADDR)")
+    return address_of(args[0], f"the argument of ${name}")
 
 
 def _used(heap: Heap, address: int) -> Block | None:
-    """Return the block at an address if it is in use, else None."""
+    """Return the block that contains an address, if it is in use; otherwise None."""
     block = find_block(heap, address)
     return block if block is not None and block.state == "used" else None
 

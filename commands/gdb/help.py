@@ -1,4 +1,4 @@
-"""The help texts of all gdb commands of gdbheap, which gdbheap/loader/help.txt stores. Imports no gdb."""
+"""The help texts of gdbheap's commands in gdb. They are stored in gdbheap/loader/help.txt. Imports no gdb."""
 
 from __future__ import annotations
 
@@ -10,38 +10,40 @@ from gdbheap.commands.surface.registry import COMMANDS, SHELL_ONLY, groups_of_gd
 
 __all__ = ["ATTACH", "OFFERED", "OPTIONS", "attach_help", "help_file"]
 
-# gdb has one target at a time: commands about two targets, other files or no target are for a shell only.
+# gdb has one target at a time. Commands about two targets, other files or no target exist only in a shell.
 OFFERED = {noun: COMMANDS[noun] for noun in COMMANDS if noun not in SHELL_ONLY}
 ATTACH = "attach"
-ATTACH_HELP = """Attach to a process with its symbols read before it is stopped.
+ATTACH_HELP = """Read a process's symbols first, then attach to the process.
 
 Usage: {prefix} attach PID
 
-gdb reads symbols while the process is stopped; for a Python that is most of
-the stop. attach reads those of the program, of libpython and of libc first.
-The process is then stopped for a third of the time.
+gdb's own attach reads symbols while the process is stopped. For a Python
+program, that is most of the stop. This command first reads the symbols of the
+program, of libpython and of libc, and then stops the process. The stop takes a
+third of the time.
 
 Example: {prefix} attach 1234"""
 FUNCTIONS = {
     "heap_block": """
 $heap_block(ADDR): the address of the block around ADDR, as malloc() returned
-it; 0 without one.
+it. The value is 0 if no block is there.
 
 Example: x/4gx $heap_block($rdi)""",
     "heap_size": """
-$heap_size(ADDR): the bytes of the block around ADDR, with its header; 0
-without one.
+$heap_size(ADDR): the bytes of the block around ADDR, with its header.
+The value is 0 if no block is there.
 
 Example: break consume if $heap_size(buffer) > 1 << 20""",
     "heap_type": """
 $heap_type(ADDR): what the used block around ADDR is, as 'heap at' says: the
-type of an object, its owner, or what its bytes look like; "(none)" without one.
+type of an object, its owner, or what its bytes look like. The value is "(none)"
+if no used block is there.
 
 Example: break consume if $_streq($heap_type(item), "app.Session")""",
     "heap_owner": """
 $heap_owner(ADDR): the path to the used block around ADDR, from a variable, a
-thread or a library's data, as 'heap at --path' says; "(none)" without one. The
-first call at each stop reads all references.
+thread or a library's data, as 'heap at --path' says. The value is "(none)" if
+no used block is there. The first call at each stop reads all references.
 
 Example: print $heap_owner(item)""",
 }
@@ -49,13 +51,15 @@ PREFIX = "{prefix}"
 
 
 def attach_help(prefix: str) -> str:
-    """Return the help of ``heap attach``, whose first word is ``prefix``."""
+    """Return the help of ``heap attach``. ``prefix``: the first word of the command."""
     return ATTACH_HELP.replace(PREFIX, prefix)
 
 
 def help_file() -> str:
-    """Return the text of help.txt: a part for each command by its noun, beginning with the one without a noun, then for
-    each function by its name. gdbheap/loader/start.py inserts the prefix."""
+    """Return the text of help.txt: for each command its noun and its help, first for the command without a noun, then
+    for each function its name and its help.
+
+    gdbheap/loader/start.py inserts the prefix of the commands."""
     return "".join(f"\f{name}\n{text}\n" for name, text in _parts())
 
 

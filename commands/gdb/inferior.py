@@ -1,9 +1,8 @@
-"""The selected inferior of gdb as a gdbheap Target.
+"""gdb's selected inferior as a gdbheap Target.
 
-For a process on this machine and for a core, only the threads' registers come from gdb. Memory is read directly,
-because gdb shows zeros for bytes that a core does not hold, and other files' bytes for those that it leaves out. For a
-process behind a server everything comes through gdb: memory by its own calls, /proc by the remote protocol's file
-packets."""
+For a process on this machine and for a core, only the registers of threads come from gdb. Memory is read directly: for
+bytes that are not in a core, gdb shows zeros, or bytes of files that are not the core's own. For a process behind a
+server everything comes through gdb: memory by gdb's functions, /proc by packets of the remote protocol."""
 
 from __future__ import annotations
 
@@ -52,7 +51,8 @@ TRACED = {"t"}
 
 @dataclass(frozen=True)
 class Place:
-    """The state of an inferior; a Heap is kept as long as this stays equal. ``kind``: live, core or remote."""
+    """What identifies an inferior's target. A Heap is kept as long as this stays equal. ``kind``: live, core or
+    remote."""
 
     inferior: int
     kind: str
@@ -62,20 +62,22 @@ class Place:
 
 
 def place() -> Place:
-    """Return the state of the selected inferior. Raises NoTarget if it has no target, UsageError while it runs."""
+    """Return what identifies the selected inferior's target. Raises NoTarget if it has none, UsageError while it
+    runs."""
     inferior = gdb.selected_inferior()
     kind = _kind(inferior)
     if kind == CORE:
         return Place(inferior.num, CORE, inferior.pid, _core_path(inferior), program())
     if kind is None or not inferior.pid:
-        raise NoTarget("there is no process and no core here: attach PID, or core-file FILE")
+        raise NoTarget("gdb has no process and no core: type attach PID, or core-file FILE")
     if any(thread.is_running() for thread in inferior.threads()) and not (kind == LIVE and _stands(inferior.pid)):
         raise UsageError("the process is running: interrupt it first")
     return Place(inferior.num, kind, inferior.pid, None, program())
 
 
 def _stands(pid: int) -> bool:
-    """Return whether all threads are stopped: while gdb tests a breakpoint's condition, it calls them running."""
+    """Return whether all threads of a process are stopped. gdb itself says that they run while it tests a breakpoint's
+    condition."""
     try:
         folder = ProcessFolder(pid)
         states = [stat_fields(folder.read(f"task/{tid}/stat"))[STATE] for tid in folder.tasks()]
@@ -85,30 +87,33 @@ def _stands(pid: int) -> bool:
 
 
 def core_place(path: str) -> Place:
-    """Return the state with a core that gdb itself refused, in place of the selected inferior."""
+    """Return what identifies a target that is a core which gdb itself refused. It takes the place of the selected
+    inferior's target."""
     return Place(gdb.selected_inferior().num, CORE, 0, path, program())
 
 
 def _kind(inferior: gdb.Inferior) -> str | None:
-    """Return live, core or remote; None without a target. Raises Unsupported for other kinds (a simulator)."""
+    """Return the kind of an inferior's target: live, core or remote; None if it has none. Raises Unsupported for other
+    kinds (a simulator)."""
     names = _target_names()
     known = next((KINDS[name] for name in names if name in KINDS), None)
     if known is None and inferior.pid:
         what = ", ".join(name for name in names if name not in ("exec", "None"))
-        raise Unsupported(f"gdb debugs this through its target {what}: gdbheap knows processes, cores, gdbserver")
+        raise Unsupported(f"gdbheap does not support gdb's target {what}, only processes, cores and gdbserver")
     return known
 
 
 def _target_names() -> list[str]:
-    """Return the short names in gdb's target stack, topmost first, from lines such as "  - native (Native process)".
+    """Return the short names in gdb's target stack, the topmost first. They are read from lines such as "  - native
+    (Native process)".
 
-    Inferior.connection is not used: after it was read, gdb 13 fails an assertion when a signal ends it."""
+    Inferior.connection is not used: once it was read, gdb 13 fails an assertion if a signal ends gdb."""
     stack = gdb.execute("maintenance print target-stack", to_string=True)
     return re.findall(r"^\s*-\s+(\S+) \(", stack, re.MULTILINE)
 
 
 def _core_path(inferior: gdb.Inferior) -> str:
-    """Return the path of the core. gdb 17 and later have Inferior.corefile; older ones only print it. Raises
+    """Return the path of the core. Since gdb 17 Inferior.corefile has it; older versions only print it. Raises
     GdbheapError."""
     corefile = getattr(inferior, "corefile", None)
     if corefile is not None:
@@ -121,14 +126,14 @@ def _core_path(inferior: gdb.Inferior) -> str:
 
 
 def program() -> str | None:
-    """Return the file that gdb has as the program; None without one."""
+    """Return the file that gdb uses as the program; None if it has none."""
     space = gdb.current_progspace()
     return space.filename if space else None
 
 
 def sysroot() -> str | None:
-    """Return the folder that gdb takes for the target's root ("set sysroot") if it is a folder of this machine other
-    than "/", else None."""
+    """Return the folder that gdb uses as the target's root ("set sysroot"). None if it is "/", or not a folder of this
+    machine."""
     folder = str(gdb.parameter("sysroot") or "")
     if not os.path.isabs(folder):
         return None
@@ -161,7 +166,7 @@ def selection_kept() -> Iterator[None]:
 
 
 def reread() -> None:
-    """Have gdb reread what others changed in the process: registers, and memory (gdb 12 and later)."""
+    """Make gdb reread what somebody else may have changed in the process: registers, and memory (gdb 12 and later)."""
     with selection_kept():
         for line in ("maintenance flush register-cache", "maintenance flush dcache"):
             with contextlib.suppress(gdb.error):
@@ -191,7 +196,7 @@ def _register(machine: Machine, frame: gdb.Frame, name: str) -> int:
 
 
 def build(where: Place) -> Target:
-    """Build the target of ``where``. Raises GdbheapError (no memory, not permitted, not supported)."""
+    """Return a new target for a place. Raises GdbheapError (no memory, not permitted, not supported)."""
     if where.kind == CORE:
         assert where.core is not None
         return Core(where.core, where.exe, sysroot(), fetch=fetcher())
@@ -205,7 +210,7 @@ def _machine() -> Machine:
     name = gdb.selected_inferior().architecture().name()
     machine = machine_of_gdb(name)
     if machine is None:
-        raise Unsupported(f"this is a program for {one_line(name)}: gdbheap reads {READ_TITLES} programs")
+        raise Unsupported(f"this is a program for {one_line(name)}: gdbheap reads only {READ_TITLES} programs")
     return machine
 
 
@@ -217,7 +222,8 @@ FileReader = Callable[[str, int], bytes]
 
 
 def _remote_files() -> RemoteFiles | FileReader:
-    """Return the reader of the server's files: by packets (gdb 12 and later), or whole files by 'remote get'."""
+    """Return what reads the server's files: packets of the remote protocol (gdb 12 and later), or else 'remote get',
+    which copies whole files."""
     connection = getattr(gdb.selected_inferior(), "connection", None)
     return RemoteFiles(_send_packet) if hasattr(connection, "send_packet") else _remote_get
 
@@ -229,15 +235,16 @@ def _send_packet(packet: bytes) -> bytes:
 
 
 def word_of(path: str) -> str:
-    """Return a path as one word of gdb's command line. Raises gdb.error for control characters: a line break would
-    begin another command."""
+    """Return a path in the form of one word of gdb's command line.
+
+    Raises gdb.error if it has control characters, because a line break would begin another command."""
     if not path.isprintable():
         raise gdb.error("the name has a control character")
     return "".join("\\" + letter if letter in " \t\"'\\" else letter for letter in path)
 
 
 def _remote_get(path: str, limit: int) -> bytes:
-    """Read a file of the server through a copy in a temporary file. Raises OSError."""
+    """Read a file of the server, by copying it into a temporary file. Raises OSError."""
     with temporary_folder() as folder:
         copy = f"{folder}/copy"
         try:

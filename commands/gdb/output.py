@@ -1,4 +1,4 @@
-"""Write through gdb, and find out whether the output arrived."""
+"""Write text through gdb, and find out whether it could be written."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["charset", "output_failed", "write"]
 
 
 def write(text: str, stream: int = gdb.STDOUT) -> None:
-    """Write lines through gdb, as a terminal may get them."""
+    """Write lines through gdb, in the form that terminal_text() gives them."""
     gdb.write(terminal_text(text, charset()), stream)
 
 
 def charset() -> str:
-    """Return the encoding into which gdb converts text. gdb 12 and later have gdb.host_charset()."""
+    """Return the encoding to which gdb converts text. gdb 12 and later have gdb.host_charset()."""
     known = getattr(gdb, "host_charset", None)
     return known() if known else locale.getpreferredencoding(False)
 
 
 def output_failed() -> bool:
-    """Return whether a write to the C stream of gdb's standard output failed, which gdb ignores. False if unknown."""
+    """Return whether a write to gdb's standard output has failed, which gdb itself ignores. False if unknown."""
     try:
         import ctypes
 
@@ -36,7 +36,7 @@ def output_failed() -> bool:
 
 
 def _pipe_is_closed() -> bool:
-    """Return whether standard output is a pipe without a reader (``| head``), which is no failure."""
+    """Return whether standard output is a pipe that nobody reads any more (``| head``). That is not an error."""
     poll = select.poll()
     poll.register(1, 0)
     return any(state & select.POLLERR for _, state in poll.poll(0))

@@ -1,6 +1,6 @@
-"""The commands of gdb. Each error is one line, and a heap is kept for one stop.
+"""The commands inside gdb. An error is printed as one line. A heap is kept as long as the process does not run on.
 
-gdbheap/loader/start.py defines the commands, and loads this module when one of them is used."""
+gdbheap/loader/start.py defines the commands, and loads this module when the first of them is used."""
 
 from __future__ import annotations
 
@@ -66,25 +66,25 @@ __all__ = ["CACHE", "Table", "register"]
 INTERRUPTED = 1
 JSON = "--json"
 LONG_SECONDS = 1.0
-# A setting of gdb; its name is in gdb's error for a forbidden call.
+# A setting of gdb. Its name is in gdb's error message if an expression would make a forbidden call.
 MAY_CALL = "may-call-functions"
-# Lines of an answer with commands to paste; if another extension owns 'heap', ours has another prefix.
+# Matches a line to paste in gdb. If another extension has the command 'heap', gdbheap's commands have another prefix.
 MARKED = re.compile(rf"^( *{re.escape(GDB_PROMPT)}){GDB} ", re.MULTILINE)
-# The beginning of an error that names its command.
+# Matches the beginning of an error message that names its command.
 NAMED = re.compile(rf"{GDB} (?=(?:{'|'.join(filter(None, OFFERED))})\b)")
 
 STATUS = Status()
 T = TypeVar("T")
 CACHE = HeapCache()
-# The first word of commands here.
+# The first word of gdbheap's commands in this gdb.
 _prefix = GDB
 
 
 @contextlib.contextmanager
 def _one_line(words: Sequence[str] = (), called: str = "") -> Iterator[None]:
-    """Convert every error of the block into a gdb.GdbError of one line, and note its exit status.
+    """Convert each error inside the block into a gdb.GdbError of one line, and note the exit status.
 
-    ``words``: the command line, which may ask for a JSON document of the error; ``called``: the name of its command."""
+    ``words``: the command line, which may ask for a JSON document of the error; ``called``: the name of the command."""
     name = called if JSON in words else ""
     try:
         yield
@@ -102,8 +102,9 @@ def _one_line(words: Sequence[str] = (), called: str = "") -> Iterator[None]:
 
 
 def _fault(error: Exception, words: Sequence[str]) -> str:
-    """Return the message of an error of gdb or a fault of gdbheap. The text of a fault may contain memory's contents,
-    and is left out if those are hidden."""
+    """Return the message for an error of gdb, or for a fault of gdbheap.
+
+    The text of a fault may contain what is in the process's memory. It is left out if contents are hidden."""
     if isinstance(error, gdb.error):
         return str(error)
     said = "" if is_hidden(words, os.environ) else f": {error}"
@@ -111,13 +112,14 @@ def _fault(error: Exception, words: Sequence[str]) -> str:
 
 
 def _lines_as_typed(text: str, prefix: str) -> str:
-    """Return an answer with its command lines under the prefix that is typed here; those within sentences are done by
-    its style. Names of a target cannot begin a line."""
+    """Return an answer in which lines to paste have the prefix of gdbheap's commands in this gdb.
+
+    Commands inside sentences are already changed by the style. A name in the target cannot begin a line."""
     return text if prefix == GDB else MARKED.sub(rf"\g<1>{prefix} ", text)
 
 
 def _fail(message: str, status: int, name: str) -> None:
-    """Raise gdb.GdbError. ``name``: of the command, if the error is also written as a JSON document, else ""."""
+    """Raise gdb.GdbError. ``name``: of the command, to write the error as a JSON document too; "" for no document."""
     STATUS.note(status)
     if _prefix != GDB:
         message = as_typed(NAMED.sub(f"{_prefix} ", message, 1) if NAMED.match(message) else message, _prefix)
@@ -139,7 +141,8 @@ def _target(where: Place) -> Target:
 
 
 def _stop() -> Stop:
-    """Return the stop that the library reads in gdb's own Python. Raises GdbheapError without a process."""
+    """Return the current stop, for gdbheap's library in gdb's own Python. Raises GdbheapError if there is no process or
+    core."""
     where = place()
     heap = _heap(where)
     return Stop(
@@ -160,13 +163,14 @@ def _place() -> Place:
 
 
 def _ask(command: AnyCommand, options: Common) -> Result:
-    """Return the answer about the selected inferior."""
+    """Return a command's answer about the selected inferior."""
     return _looked(lambda where, heap: _computed(command, where, heap, options))
 
 
 def _looked(compute: Callable[[Place, Heap], T]) -> T:
-    """Return what ``compute`` finds in the selected inferior's heap. After an interrupted walk the heap is dropped, so
-    that no later one builds on it."""
+    """Call ``compute`` with the selected inferior and its heap, and return the result.
+
+    If it is interrupted or fails, the heap is dropped, so that no later command uses a half-finished walk."""
     where = _place()
     heap = _heap(where)
     try:
@@ -183,7 +187,7 @@ def _looked(compute: Callable[[Place, Heap], T]) -> T:
 
 
 def _compare(command: AnyCommand, options: Common, words: Sequence[str]) -> Result:
-    """Compare snapshots with each other, or one with the selected inferior."""
+    """Compare snapshots with each other. A single snapshot is compared with the selected inferior."""
     from gdbheap.snapshots.file import read
     from gdbheap.snapshots.snapshot import take
 
@@ -199,24 +203,24 @@ def _compare(command: AnyCommand, options: Common, words: Sequence[str]) -> Resu
 
 
 def _follow(command: AnyCommand, options: Common) -> Result:
-    """Return what the selected inferior does while gdb lets it run."""
+    """Return the answer of a command that observes the selected inferior while gdb lets it run."""
     from gdbheap.commands.gdb.follower import GdbProcess
 
     where = _place()
     if where.kind != LIVE:
-        raise UsageError(f"{command.name}: only a live process on this machine can be followed, and this is none")
+        raise UsageError(f"{command.name}: only a live process on this machine can be followed")
     CACHE.drop(where.inferior)
     process = GdbProcess(where)
     return ask_about_process(command, process, options)
 
 
 def _computed(command: AnyCommand, where: Place, heap: Heap, options: Common) -> Result:
-    """Return the answer; for a command that calls into the process, after the call."""
+    """Return a command's answer. If the command calls a function in the process, the call is made first."""
     call = command.call_for(options)
     if where.kind == CORE and call is not None:
         raise UsageError(f"{command.name}: {call.on_core}")
     if where.kind == CORE and command.needs is PROCESS:
-        raise UsageError(f"{command.name}: this is a core, and only a live process can be asked itself")
+        raise UsageError(f"{command.name}: this command calls a function in a live process, but this is a core")
     if call is None:
         return ask(command, heap, options)
     with _calls(where, heap, call.purpose) as calls:
@@ -225,8 +229,8 @@ def _computed(command: AnyCommand, where: Place, heap: Heap, options: Common) ->
 
 @contextlib.contextmanager
 def _calls(where: Place, heap: Heap, purpose: Purpose) -> Iterator[Calls]:
-    """Yield the means to call functions of the process. Afterwards the kept heap, which a call may change, is
-    dropped."""
+    """Yield what can call functions in the process. Afterwards the kept heap is dropped, because a call may change the
+    heap."""
     if where.kind != LIVE:
         yield ServerCalls(where)
         return
@@ -240,10 +244,12 @@ def _calls(where: Place, heap: Heap, purpose: Purpose) -> Iterator[Calls]:
 
 @contextlib.contextmanager
 def _registers_reread(purpose: Purpose) -> Iterator[None]:
-    """Yield while gdbheap makes calls itself, on gdb's thread. They restore all registers, and gdb rereads them
-    afterwards. Raises GdbheapError if breakpoints are always inserted."""
+    """Let gdbheap make calls itself, on gdb's thread, inside the block.
+
+    The calls restore all registers, and gdb rereads these afterwards. Raises GdbheapError if gdb keeps breakpoints
+    inserted."""
     if gdb.parameter("breakpoint always-inserted") is True:
-        raise purpose.error("breakpoints are always inserted here, and the call might meet one")
+        raise purpose.error("gdb keeps breakpoints inserted, and the call might reach one")
     try:
         yield
     finally:
@@ -251,15 +257,18 @@ def _registers_reread(purpose: Purpose) -> Iterator[None]:
 
 
 def _address(text: str) -> int:
-    """Evaluate any expression of gdb that calls nothing in the process, and return its address; a function or an array
-    stands for its own address."""
+    """Return the address that an expression of gdb means. For a function or an array it is the address of the function
+    or array itself.
+
+    The expression must not call a function in the process."""
     with _without_calls():
         return functions.address_of(gdb.parse_and_eval(text), text)
 
 
 @contextlib.contextmanager
 def _without_calls() -> Iterator[None]:
-    """Forbid calls into the process within the block: gdb would even copy a text of an expression there by malloc()."""
+    """Forbid calls into the process inside the block. Otherwise gdb would even copy a string of an expression into the
+    process by calling its malloc()."""
     may_call = bool(gdb.parameter(MAY_CALL))
     gdb.execute(f"set {MAY_CALL} off", to_string=True)
     try:
@@ -270,8 +279,8 @@ def _without_calls() -> Iterator[None]:
 
 
 def _style(options: Common, info: TargetInfo) -> Style:
-    """Return a style as wide as gdb's screen. In a batch, or if its output is captured or piped, gdb says
-    "unlimited"."""
+    """Return a style that is as wide as gdb's screen. If gdb runs a batch, or its output is captured or piped, gdb's
+    width is "unlimited"."""
     width = gdb.parameter("width")
     stream = sys.__stdout__ if width or STATUS.invocation.batch else None
     whole = style_for(stream, options.exact, info.rss, info.private, charset(), _prefix)
@@ -281,7 +290,7 @@ def _style(options: Common, info: TargetInfo) -> Style:
 
 
 class _Words:
-    """A gdb command whose line is split into words; it prints its help if asked for it."""
+    """A gdb command that gets its line as words. It prints its help if the words ask for it."""
 
     noun = ""
 
@@ -289,7 +298,8 @@ class _Words:
         self.called = GDB
 
     def invoke(self, prefix: str, line: str) -> None:
-        """Run the command for a line typed after ``prefix`` and the noun. Raises gdb.GdbError of one line."""
+        """Run the command. ``line``: what was typed after ``prefix`` and the noun. Raises gdb.GdbError with one
+        line."""
         self.called = f"{prefix} {self.noun}".strip()
         with _one_line(line.split(), f"{GDB} {self.noun}".strip()):
             words = split(line)
@@ -300,20 +310,20 @@ class _Words:
 
     @property
     def help(self) -> str:
-        """The help text; a subclass defines it."""
+        """The help text. A subclass defines it."""
         raise NotImplementedError
 
     def run(self, words: list[str]) -> None:
-        """Do what the words say; a subclass defines it."""
+        """Run the command with these words. A subclass defines it."""
         raise NotImplementedError
 
     def complete(self, text: str, word: str) -> list[str]:
-        """Return the words that could follow: none."""
+        """Return the possible completions: none."""
         return []
 
 
 class HeapCommand(_Words):
-    """A gdb command made from its declaration."""
+    """A gdb command that is made from a ``Command``, its declaration."""
 
     def __init__(self, command: AnyCommand) -> None:
         super().__init__()
@@ -321,11 +331,11 @@ class HeapCommand(_Words):
 
     @property
     def help(self) -> str:
-        """The help text of the declaration."""
+        """The help text, made from the declaration."""
         return help_text(self.command, self.called, groups={} if self.noun else groups_of_gdb())
 
     def run(self, words: list[str]) -> None:
-        """Answer, print, and note the exit status."""
+        """Compute the answer, print it, and note the exit status."""
         options, left = self._options(words)
         began = time.monotonic()
         answered = self._answered(options, left)
@@ -371,7 +381,7 @@ class HeapCommand(_Words):
         return words[0]
 
     def _take_address(self, options: Addressed | MaybeAddressed, words: list[str]) -> None:
-        """Set the address from an expression of gdb, or the name of a holder. Raises UsageError."""
+        """Set the address from an expression of gdb, or set the name of a holder. Raises UsageError."""
         if not words:
             raise UsageError(f"{self.called}: which address? {self.called} {ADDRESS.metavar}")
         _place()
@@ -383,43 +393,46 @@ class HeapCommand(_Words):
                 why = "would call a function of the program: give an address without a call"
                 raise UsageError(f"{text} {why}") from None
             if not is_name(text):
-                raise UsageError(f"{text} is no address: {error}") from None
+                raise UsageError(f"{text} is not an address: {error}") from None
             options.name = text
 
     def complete(self, text: str, word: str) -> list[str]:
-        """Return options, and the values of --sort, that could follow."""
+        """Return the possible completions: options, and the values of those that have a few."""
         return completions(self.command, text, word)
 
 
 def stood_still(command: AnyCommand, pid: object, seconds: float) -> str:
-    """Return the warning that a live process was stopped for long: in gdb it is stopped as long as gdb holds it."""
-    until = "and stands still until gdb releases it"
+    """Return the warning that a live process was stopped for long during an answer. Inside gdb, a process stays stopped
+    until gdb releases it."""
+    until = "and stays stopped until gdb releases it"
     return (
-        f"gdbheap: process {pid} stood still for the {seconds:.1f} s of this answer, {until};"
-        f" '{command.shell_name} {pid}' in a shell stops it only while it reads.\n"
+        f"gdbheap: process {pid} was stopped for the {seconds:.1f} s of this answer, {until};"
+        f" '{command.shell_name} {pid}' in a shell stops it only for a reading.\n"
     )
 
 
 def _evaluated(answer: Callable[[Heap], int | str]) -> int | str:
-    """Return the value of a convenience function. Raises gdb.GdbError of one line."""
+    """Return the value of a convenience function. Raises gdb.GdbError with one line."""
     with _one_line():
         return _looked(lambda where, heap: _told(answer, heap))
     raise AssertionError("an error is raised on")
 
 
 def _told(answer: Callable[[Heap], int | str], heap: Heap) -> int | str:
-    """Return an answer with contents as the environment allows, since an expression has no options. It is made
-    printable, because gdb's printf and echo write text unchanged."""
+    """Return an answer for an expression.
+
+    An expression has no options, so the environment decides whether contents of memory are shown. The answer is made
+    printable, because gdb's printf and echo write texts without a change."""
     with disclosing([heap], wanted(os.environ)):
         return printable_record(answer(heap))
 
 
-# The texts of a heap's ledger by width: the window is redrawn at every prompt, and when it is scrolled.
+# The texts of each heap's ledger, by width. The window asks for one at each prompt and whenever it is scrolled.
 _ledgers: weakref.WeakKeyDictionary[Heap, dict[int, str]] = weakref.WeakKeyDictionary()
 
 
 def _ledger(width: int) -> str:
-    """Return the text of ``heap``, or the reason why there is none."""
+    """Return the text of ``heap`` in this width, or the reason why it cannot be made."""
     try:
         texts = _ledgers.setdefault(_heap(_place()), {})
         if width not in texts:
@@ -437,7 +450,7 @@ def _ledger_text(width: int) -> str:
 
 
 def _quiet_end(json: bool) -> None:
-    """Suppress gdb's last line in a batch ("[Inferior 1 (process 1234) detached]"), which would follow a JSON
+    """Suppress the last line of gdb in a batch ("[Inferior 1 (process 1234) detached]"), because it would follow a JSON
     document."""
     if json and STATUS.invocation.batch:
         with contextlib.suppress(gdb.error):
@@ -445,7 +458,7 @@ def _quiet_end(json: bool) -> None:
 
 
 class OptionsCommand(_Words):
-    """``heap options``: print what ``help heap options`` prints."""
+    """The command ``heap options``, which prints the same text as ``help heap options``."""
 
     noun = OPTIONS
 
@@ -460,7 +473,7 @@ class OptionsCommand(_Words):
 
 
 class AttachCommand(_Words):
-    """``heap attach PID``: attach to a process."""
+    """The command ``heap attach PID``, which attaches gdb to a process."""
 
     noun = ATTACH
 
@@ -486,8 +499,8 @@ def _note_target(event: object) -> None:
 
 
 def _watch() -> None:
-    """Drop kept heaps when the target runs, is written to, is called into, or goes away. Older gdbs lack some
-    events."""
+    """Drop the kept heaps when the target runs, is written to, has a function called in it, or is gone. Older gdbs lack
+    some of these events."""
     for name in (
         "cont",
         "memory_changed",
@@ -506,7 +519,7 @@ def _watch() -> None:
 
 @dataclass(frozen=True)
 class Table:
-    """The implementations of the commands, functions and window that start.py defines, by noun and by name."""
+    """The commands and functions that start.py defines, by noun and by name, and what makes the window."""
 
     commands: dict[str, HeapCommand | AttachCommand | OptionsCommand]
     functions: dict[str, Callable[[Sequence[gdb.Value]], int | gdb.Value]]
@@ -514,7 +527,8 @@ class Table:
 
 
 def register(start: Start) -> Table:
-    """Return the table, and from now on follow gdb's events and end a batch with gdbheap's exit status."""
+    """Return the table of commands and functions. From now on follow gdb's events, and end a batch with gdbheap's exit
+    status."""
     global _prefix
     _prefix = start.prefixes[0]
     STATUS.had_target = start.had_target or bool(gdb.selected_inferior().threads())

@@ -1,9 +1,9 @@
-"""Read files of a machine that gdb debugs through a server, by the remote protocol's host I/O packets.
+"""Read files of a machine on which a server runs, with the remote protocol's host I/O packets.
 
-gdb's manual, appendix "Remote Serial Protocol", section "Host I/O Packets": ``vFile:open:2f70726f63,0,0`` is answered
-by ``F5`` (a descriptor), ``vFile:pread:5,1000,0`` by ``F1a;`` and 26 bytes of data, in which ``}`` escapes the next
-byte; an error is ``F-1,2`` (errno). The caller passes the function that sends packets; this module does not know
-gdb."""
+They are described in gdb's manual, appendix "Remote Serial Protocol", section "Host I/O Packets". The answer to
+``vFile:open:2f70726f63,0,0`` is ``F5`` (a descriptor). The answer to ``vFile:pread:5,1000,0`` is ``F1a;`` and 26 bytes
+of data, in which ``}`` escapes the next byte. An error is ``F-1,2`` (errno). The caller passes the function that sends
+packets; this module does not import gdb."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLIP = 0x20
 
 
 class RemoteFiles:
-    """A reader of the server's files. ``send``: sends one packet and returns its answer."""
+    """Reads files of a server. ``send``: sends one packet and returns the answer."""
 
     def __init__(self, send: Callable[[bytes], bytes]) -> None:
         self._send = send
@@ -29,7 +29,8 @@ class RemoteFiles:
             return b"".join(self._parts(descriptor, 0, limit))
 
     def read_ranges(self, path: str, ranges: list[tuple[int, int]]) -> list[bytes]:
-        """Return the bytes of each (offset, size), fewer at the file's end. Raises OSError."""
+        """Return the bytes of each range (offset, size). A range beyond the end of the file has fewer bytes. Raises
+        OSError."""
         with _Opened(self, path) as descriptor:
             return [b"".join(self._parts(descriptor, offset, size)) for offset, size in ranges]
 
@@ -55,8 +56,8 @@ class RemoteFiles:
             offset += len(data)
 
     def call(self, words: bytes, path: str) -> tuple[int, bytes]:
-        """Send a request, and return the number and the data of its answer. Raises OSError for an error or a damaged
-        answer."""
+        """Send a request. Return the number and the data in its answer. Raises OSError if the answer is an error or
+        damaged."""
         answer = self._send(b"vFile:" + words)
         head, _, data = answer.partition(b";")
         if not head.startswith(b"F"):
@@ -73,7 +74,7 @@ class RemoteFiles:
 
 
 class _Opened:
-    """A descriptor of the server, closed at the end of the block."""
+    """A descriptor on the server that is closed at the end of the block."""
 
     def __init__(self, files: RemoteFiles, path: str) -> None:
         self.files = files
@@ -88,7 +89,8 @@ class _Opened:
 
 
 def _unescaped(data: bytes, size: int) -> bytes:
-    """Undo the escapes in ``data``; ``size``, the length of the result, shows whether gdb has undone them already."""
+    """Return ``data`` without escapes. ``size``: the length of the result; if ``data`` has this length, gdb has already
+    removed the escapes."""
     if len(data) == size or ESCAPE not in data:
         return data
     found = bytearray()

@@ -1,7 +1,7 @@
-"""A process behind a server as a target: its memory and its /proc are read by functions that are passed in.
+"""A process behind a server (gdbserver) as a target. Its memory and its /proc are read by functions that are passed in.
 
-The answers are those for a local process. Nothing of this machine is taken for the other's: an ELF file is used only if
-its build-id equals the one in the target's memory, and the local /proc only if it is proven to be the server's."""
+The answers are the same as for a local process. A local file stands for a file of the other machine only if this is
+proven: an ELF file if its build-id equals the one in the target's memory, /proc if it is the server's."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ LONG_STATE = "GDBHEAP_LONG_STATE"
 
 
 class RemoteProcess(Target):
-    """A process behind a server. ``pid``: on the server; ``read(address, size)``: returns bytes or raises; ``files``:
-    reads files there.
+    """A process behind a server.
 
-    ``interrupted``: Ctrl-C came while bytes were read. The caller must check it, because readers of memory take any
-    error for absent bytes."""
+    ``pid``: its id on the server; ``read(address, size)``: returns bytes of its memory, or raises; ``files``: reads
+    files of the server. ``interrupted``: Ctrl-C came during a read. The caller must check this, because code that reads
+    memory takes any error to mean that the bytes are absent."""
 
     interrupted = False
 
@@ -81,7 +81,7 @@ class RemoteProcess(Target):
             with contextlib.suppress(OSError):
                 self.mappings = parse_maps(self._file("maps", TABLE_LIMIT))
         if not len(self.mappings):
-            raise GdbheapError(f"the server does not let /proc/{self.pid}/maps be read: run gdbheap there")
+            raise GdbheapError(f"the server does not let gdbheap read /proc/{self.pid}/maps: run gdbheap on the server")
 
     def _read_rss(self) -> Rss:
         with contextlib.suppress(OSError):
@@ -92,9 +92,9 @@ class RemoteProcess(Target):
         return Rss(rss, sum(mapping.swap or 0 for mapping in self.mappings), "smaps")
 
     def _read_pages(self) -> None:
-        """Read pagemap for the mappings that have resident or swapped pages; the others are known to have none."""
+        """Read pagemap for the mappings that have resident or swapped pages. All other mappings have none."""
         if not isinstance(self._files, RemoteFiles):
-            unknown = "it is unknown which pages are resident, and what could be given back"
+            unknown = "which pages are resident or reclaimable is unknown"
             self.warnings.append(f"this gdb cannot read parts of a remote file: {unknown}")
             return
         page, limit = self.machine.page, self.machine.kernel_start
@@ -123,21 +123,21 @@ class RemoteProcess(Target):
         self.exe = self._executable()
 
     def status(self) -> dict[str, str]:
-        """Return the fields of /proc/PID/status; empty if the server does not let it be read."""
+        """Return the fields of /proc/PID/status; empty if the server cannot read it."""
         with contextlib.suppress(OSError):
             return procfs.parse_status(self._file("status", TEXT_LIMIT))
         return {}
 
     def unrestorable(self, version: int) -> str:
-        """Return why this major version of gdb could not restore the registers after a call; "" if it can."""
+        """Return why this major version of gdb could not restore the registers after a call; "" if it could."""
         text = None
         with contextlib.suppress(OSError):
             text = self._any_file("/proc/cpuinfo", CPU_LIMIT)
         return unrestorable(version, text, bool(os.environ.get(LONG_STATE)))
 
     def _executable(self) -> str | None:
-        """Return where /proc/PID/exe leads, or else the object that contains the entry point in the auxiliary
-        vector."""
+        """Return the target of the link /proc/PID/exe. If it is unknown, return the path of the object that contains
+        the entry point, which the auxiliary vector names."""
         if isinstance(self._files, RemoteFiles):
             with contextlib.suppress(OSError):
                 return self._files.link(f"/proc/{self.pid}/exe")
@@ -150,7 +150,8 @@ class RemoteProcess(Target):
         return ""
 
     def _reader(self, mappings: Mappings) -> Read:
-        """Return a reader that skips absent pages: reading one would make the kernel create it."""
+        """Return a function that reads memory but not absent pages, because reading one would make the kernel create
+        it."""
 
         def read(address: int, size: int) -> bytes:
             if self.interrupted:
@@ -168,10 +169,9 @@ class RemoteProcess(Target):
         return read
 
     def _absent_part(self, mapping: Mapping) -> Read | None:
-        """Return a function for the bytes of a private mapping's absent pages, without reading them; None if there is
-        none.
+        """Return a function that computes bytes of absent pages of a private mapping; None if they cannot be computed.
 
-        Anonymous pages are zeros; a file's pages are read from a local file with the same build-id."""
+        Anonymous pages are zeros. Pages of a file are read from a local file with the same build-id."""
         if not mapping.private or mapping.path == "[vdso]":
             return None
         if mapping.anonymous:
@@ -184,32 +184,34 @@ class RemoteProcess(Target):
 
 
 def unrestorable(version: int, cpuinfo: bytes | None, forced: bool = False) -> str:
-    """Return why a major version of gdb cannot restore all registers of a CPU; "" if it can. ``forced``: assume AMX.
+    """Return why a major version of gdb cannot restore all registers of the server's CPU; "" if it can.
 
-    Before gdb 14, gdb and gdbserver read the vector state into 2,696 bytes. With AMX the kernel's state is longer, and
-    the kernel refuses a shorter one: gdb gives up halfway, and the interrupted system call returns rubbish."""
+    ``cpuinfo``: the server's /proc/cpuinfo, None if unknown; ``forced``: assume that the CPU has AMX. Before gdb 14,
+    gdb and gdbserver use 2,696 bytes for the vector registers. With AMX the kernel needs more bytes and refuses fewer:
+    gdb gives up halfway, and the interrupted system call returns a wrong result."""
     if version >= FIRST_WITH_AMX:
         return ""
     lines = (cpuinfo or b"").decode("ascii", "replace").splitlines()
     flags = next((line.split() for line in lines if line.startswith("flags")), None)
     if forced or (flags is not None and any(flag.startswith("amx") for flag in flags)):
-        return f"the server's CPU has AMX, whose registers gdb {version} cannot put back"
+        return f"the server's CPU has AMX, whose registers gdb {version} cannot restore"
     if flags is None:
-        return f"gdb {version} cannot put the registers of a CPU with AMX back, and the server's CPU is unknown"
+        return f"gdb {version} cannot restore the registers of a CPU with AMX, and the server's CPU is unknown"
     return ""
 
 
 def _file_part(elf: ElfFile, offset: int, size: int) -> bytes:
-    """Return bytes of a file, padded with zeros as the kernel pads the last page of a mapping; b"" if its name leads to
-    another file by now."""
+    """Return bytes of a file, padded with zeros as the kernel pads the last page of a mapping. Return b"" if the file's
+    name now means another file."""
     data = elf.read(offset, size)
     return data.ljust(size, b"\0") if data else b""
 
 
 def _is_here(files: RemoteFiles, pid: int) -> bool:
-    """Return whether the server's /proc is the local one: the same boot, the same PID namespace, the same mappings.
+    """Return whether the server's /proc is the local one: both have the same boot id and PID namespace, and the process
+    has the same mappings in both.
 
-    gdbserver on this machine cannot read pagemap itself: its offsets end at 2 GiB."""
+    If it is, pagemap can be read locally. gdbserver cannot read it, because its file offsets end at 2 GiB."""
     try:
         with open(BOOT_ID, "rb") as own_boot:
             return (
@@ -222,7 +224,8 @@ def _is_here(files: RemoteFiles, pid: int) -> bool:
 
 
 def _filled(pages: Pages, address: int, size: int, read: Read, absent: Read) -> bytes:
-    """Return ``size`` bytes: from ``read`` for present or swapped pages, from ``absent`` for the others."""
+    """Return ``size`` bytes of memory. Pages that are present or swapped are read by ``read``, the others computed by
+    ``absent``."""
     parts: list[bytes] = []
     at, end = address, address + size
     for run in pages.runs(address, end):

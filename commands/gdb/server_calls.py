@@ -1,4 +1,4 @@
-"""Calls into a process behind a server, which gdb makes in the selected thread."""
+"""Make calls in a process behind a server. gdb makes them, in the selected thread."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ CODE_LOOK = 1 << 20
 
 
 class ServerCalls:
-    """``inferior_call.Calls`` for the selected inferior behind a server."""
+    """Implements ``inferior_call.Calls`` for the selected inferior, if it is behind a server."""
 
     def __init__(self, where: Place) -> None:
         self._where = where
 
     def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
-        """Call the function of ``purpose`` and return its result. gdb waits for the end of every call."""
+        """Call the function of ``purpose`` and return its result. gdb always waits until a call has ended."""
         with self._ready(heap, purpose, seccomp) as (libc, caller), errno_kept(libc, caller):
             return caller.call(libc.address(purpose.function), *arguments)
 
     @contextlib.contextmanager
     def _ready(self, heap: Heap, purpose: Purpose, seccomp: bool) -> Iterator[tuple[Libc, GdbCaller]]:
-        """Yield the C library and a caller, after the proof that the function of ``purpose`` can neither hang nor do
-        harm."""
+        """Yield the C library and a caller, after the proof that the call of ``purpose``'s function can neither hang
+        nor do harm."""
         libc = find_libc(heap.target, purpose)
         caller = GdbCaller(heap.target, purpose)
         caller.check(libc.loaded, seccomp)
@@ -67,13 +67,14 @@ class ServerCalls:
             return malloc_stats(libc, caller)
 
     def again(self) -> Target:
-        """Return the process as it is now, as a new target."""
+        """Return a new target with the current state of the process."""
         return build(self._where)
 
 
 @contextlib.contextmanager
 def settings(**wanted: str) -> Iterator[None]:
-    """Change settings of gdb within the block ("_" stands for a hyphen, "__" for a space); unknown ones are skipped."""
+    """Change gdb's settings inside the block. In a keyword, "_" stands for a hyphen and "__" for a space. Settings that
+    this gdb does not have are left out."""
     before = {}
     try:
         for key, value in wanted.items():
@@ -89,7 +90,7 @@ def settings(**wanted: str) -> Iterator[None]:
 
 
 def _spelled(value: object) -> str:
-    """Return the value of a setting as it is typed."""
+    """Return the value of a setting in the form that gdb's ``set`` takes."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return "unlimited" if value is None else str(value)
@@ -97,8 +98,10 @@ def _spelled(value: object) -> str:
 
 @contextlib.contextmanager
 def _stop_signal_ignored() -> Iterator[None]:
-    """Make gdb ignore SIGSTOP within the block: a process that it stopped may have one pending, for which gdb would
-    abandon a call halfway, with the process in it."""
+    """Make gdb ignore SIGSTOP inside the block.
+
+    A process that was stopped by SIGSTOP may have one pending. Then gdb would abandon a call halfway and leave the
+    process inside it."""
     row = gdb.execute("info signals SIGSTOP", to_string=True).splitlines()[-1].split()[1:4]
     words = zip(("stop", "print", "pass"), row)
     gdb.execute("handle SIGSTOP nostop noprint nopass", to_string=True)
@@ -110,42 +113,43 @@ def _stop_signal_ignored() -> Iterator[None]:
 
 
 def _version(text: str) -> int:
-    """Return the major version in "13.1" or "Fedora Linux 13.2-1"; 0 without one."""
+    """Return the major version in a text such as "13.1" or "Fedora Linux 13.2-1"; 0 if there is none."""
     found = re.search(r"\b(\d+)\.\d", text)
     return int(found[1]) if found else 0
 
 
 class GdbCaller:
-    """``inferior_call.Writer`` for a process behind a server, by gdb, in the selected thread. Calls are made within
-    ``ready()``."""
+    """Implements ``inferior_call.Writer`` for a process behind a server: gdb makes the calls in the selected thread,
+    inside ``ready()``."""
 
     def __init__(self, target: Target, purpose: Purpose) -> None:
         self._target = target
         self._purpose = purpose
 
     def check(self, libc: LoadedObject, allow_seccomp: bool) -> None:
-        """Raise GdbheapError if gdb cannot unwind the stacks of this process or restore its registers, or if a seccomp
-        filter may kill it for a call."""
+        """Raise GdbheapError if gdb cannot unwind the process's stacks or restore its registers, or if a seccomp filter
+        may kill the process because of a call."""
         known = {getattr(objfile, "build_id", None) for objfile in gdb.objfiles()}
         if libc.build_id not in known:
             raise GdbheapError(
                 f"{self._purpose.command}: gdb has not read the process's own {os.path.basename(libc.path)}, so that "
-                "it cannot be proven that no thread is inside malloc: 'set sysroot /proc/PID/root' mends that for a "
-                "container"
+                "gdbheap cannot prove that no thread is inside malloc: for a container, type "
+                "'set sysroot /proc/PID/root'"
             )
         assert isinstance(self._target, RemoteProcess)
         reason = self._target.unrestorable(_version(gdb.VERSION))
         if reason:
-            raise self._purpose.error(f"{reason}; gdbheap on the server's own machine can call")
+            raise self._purpose.error(f"{reason}; run gdbheap on the server's own machine")
         if self._target.status().get("Seccomp", "0") != "0" and not allow_seccomp:
             raise GdbheapError(
                 f"{self._purpose.command}: the process runs under a seccomp filter, which may kill it for an "
-                f"unexpected call: {self._purpose.instead}, or --seccomp to call all the same"
+                f"unexpected call: {self._purpose.instead}, or --seccomp to call anyway"
             )
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
-        """Set gdb so that only the selected thread runs and a failed call leaves no frame behind, within the block."""
+        """Set gdb so that, inside the block, only the selected thread runs and a failed call leaves no frame on the
+        stack."""
         wanted = {
             "scheduler_locking": "on", "unwindonsignal": "on", "unwind_on_terminating_exception": "on",
             "language": "c", "backtrace__limit": "unlimited", "suppress_cli_notifications": "on",
@@ -157,28 +161,29 @@ class GdbCaller:
                 self._forget_signal()
 
     def _forget_signal(self) -> None:
-        """Step over one "nop" and restore the registers.
+        """Execute one "nop" in the process, then restore the registers.
 
-        A call by gdb ends with a SIGSEGV at its return to the stack, which gdb takes for its breakpoint there.
-        gdbserver remembers that as the last stop and delivers it when it detaches, which would kill the process. A step
-        makes a SIGTRAP the last stop, which is never delivered (gdbserver/linux-low.cc, get_detach_signal)."""
+        A call by gdb ends with a SIGSEGV, when the function returns to an address on the stack, and gdb takes that for
+        its breakpoint there. gdbserver remembers this signal as the last stop, and would deliver it when it detaches:
+        that would kill the process. After the step, the last stop is a SIGTRAP, which is never delivered
+        (gdbserver/linux-low.cc, get_detach_signal)."""
         nop, names = self._nop(), self._target.machine.gdb
         frame = gdb.newest_frame()
         before = {name: int(frame.read_register(name)) for name in names.saved}
-        gdb.execute(f"set ${names.restart} = -1", to_string=True)  # else the kernel sets the counter back
+        gdb.execute(f"set ${names.restart} = -1", to_string=True)  # else the kernel sets the program counter back
         gdb.execute(f"set ${names.pc} = {nop:#x}", to_string=True)
         gdb.execute("stepi", to_string=True)
         for name, value in before.items():
             gdb.execute(f"set ${name} = {value}", to_string=True)
 
     def _nop(self) -> int:
-        """Return the address of a "nop" in the process's code; a byte with that value is one wherever it stands. Raises
+        """Return the address of a "nop" in the process's code. A byte with its value will do, wherever it is. Raises
         GdbheapError."""
         for mapping in filter(_is_code, self._target.mappings):
             found = self._target.space.read_available(mapping.start, CODE_LOOK).find(self._target.machine.gdb.nop)
             if found >= 0:
                 return mapping.start + found
-        raise self._purpose.error("no code of the process can be read, which a call through a server needs")
+        raise self._purpose.error("a call through a server needs code of the process, which cannot be read")
 
     def stacks(self) -> list[Stack]:
         """Return the stack of each thread of the selected inferior."""
@@ -190,7 +195,8 @@ class GdbCaller:
         return found
 
     def call(self, function: int, *arguments: int) -> int:
-        """Call a function by its address, which needs no symbol or type, and return its result. Raises GdbheapError."""
+        """Call a function at an address, and return its result. No symbol or type of it is needed. Raises
+        GdbheapError."""
         types = ",".join(["long"] * len(arguments)) or "void"
         text = f"((long (*)({types})) {function:#x})({','.join(map(str, arguments))})"
         try:
@@ -218,7 +224,8 @@ def _is_code(mapping: Mapping) -> bool:
 
 
 def _stack(thread: gdb.InferiorThread) -> Stack:
-    """Return the program counters of the selected thread. Inlined frames have no counter of their own."""
+    """Return the program counters of the thread, which must be the selected one. Inlined frames have none of their
+    own."""
     name = f"{thread.ptid[1] or thread.ptid[0]} ({named(one_line(thread.name or '?', 40))})"
     counters: list[int] = []
     frame: gdb.Frame | None = None

@@ -12,8 +12,8 @@ NAME = "heap"
 
 
 class LedgerWindow:
-    """The text of ``heap`` for the current stop, renewed at each prompt. ``text``: returns it for a width in
-    columns."""
+    """The window with the text of ``heap`` for the current stop. It is redrawn at each prompt. ``text``: returns the
+    text for a width in columns."""
 
     def __init__(self, window: gdb.TuiWindow, text: Callable[[int], str]) -> None:
         self._window, self._text = window, text
@@ -22,7 +22,7 @@ class LedgerWindow:
         gdb.events.before_prompt.connect(self._renew)
 
     def close(self) -> None:
-        """Stop renewing: the window is gone."""
+        """Stop redrawing, because the window is closed."""
         gdb.events.before_prompt.disconnect(self._renew)
 
     def _renew(self, _event: None = None) -> None:
@@ -52,6 +52,6 @@ class LedgerWindow:
 
 
 def _columns(width: int) -> int:
-    """Return the width for lines. A line that fills the last column leaves the cursor on the next line, where its line
-    end breaks the text."""
+    """Return the width for the text's lines. It is less than the window's: a line that fills the last column leaves the
+    cursor on the next line, so that its line break would add an empty line."""
     return max(width - 1, 1)

@@ -1,1 +1,1 @@
-"""Call functions in a live process, after the proof that the call cannot hang."""
+"""Call functions in a live process, after gdbheap has proven that the call cannot hang."""

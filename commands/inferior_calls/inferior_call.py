@@ -1,15 +1,16 @@
 """Call a function of malloc in a live process, after the proof that the call cannot hang.
 
-What must be free before the call, and what happens otherwise:
+These conditions must hold before the call:
 
-- Every thread must be outside of malloc. While the process has one thread, malloc takes no lock, and a list that is
-  half linked would be read or changed as it is. With more threads, the lock that is held would never be released,
-  because only the calling thread runs.
-- Every arena's mutex must be 0: malloc_stats() and malloc_trim() lock one arena after another (glibc malloc/malloc.c,
-  ``__malloc_stats``, ``__malloc_trim``).
+- Every thread must be outside malloc. While the process has one thread, malloc takes no lock, so the call would read or
+change lists that are half changed. With more threads, a lock that a thread holds would never be released, because only
+the calling thread runs.
+
+- Every arena's mutex must be 0, because malloc_stats() and malloc_trim() lock one arena after another (glibc
+malloc/malloc.c, ``__malloc_stats``, ``__malloc_trim``).
 
 This module restores ``errno``. The caller restores the registers: ``native_caller`` on this machine, gdb on a server.
-Nothing here imports gdb."""
+This module imports nothing of gdb."""
 
 from __future__ import annotations
 
@@ -51,15 +52,14 @@ Bytes = tuple[int, bytes]
 """An address in the process, and the bytes that belong there."""
 FREE_MUTEX = bytes(4)
 RUN_ON = "let the process run on and try again"
-IN_HANDLER = (
-    "try again when the handler has returned; while it waits there it can block every other thread that calls malloc"
-)
+IN_HANDLER = "try again when the handler has returned; until then, it can block every other thread that calls malloc"
 
 
 @dataclass(frozen=True)
 class Purpose:
-    """A command and the function it calls. ``instead``: what to do if it may not be called; ``limit``: the most seconds
-    that it may run."""
+    """A command and the function that it calls.
+
+    ``instead``: the advice if the function may not be called; ``limit``: the most seconds that the call may take."""
 
     command: str
     function: str
@@ -67,26 +67,26 @@ class Purpose:
     limit: float
 
     def error(self, reason: str) -> GdbheapError:
-        """Return the error for a function that cannot be called at all."""
+        """Return the error for a function that cannot be called in this process."""
         return GdbheapError(f"{self.command}: {reason}: {self.instead}")
 
     def refusal(self, reason: str, remedy: str = RUN_ON) -> GdbheapError:
-        """Return the error for a function that is not called at this moment."""
+        """Return the error for a function that cannot be called at this moment."""
         return GdbheapError(f"{self.command}: {self.function}() is not called, because {reason}: {remedy}")
 
 
-# --max-stop limits these times too. When its time is over, malloc_stats() is undone, and malloc_trim() is finished by
-# the process itself.
-STATS = Purpose("heap stats", "malloc_stats", "use 'heap arenas', which asks nobody", 5.0)
-TRIM = Purpose("heap trim", "malloc_trim", "'heap trim' without --yes says what it would give back", 20.0)
+# --max-stop limits these times further. When the time is over, malloc_stats() is undone, but malloc_trim() is finished
+# by the process itself.
+STATS = Purpose("heap stats", "malloc_stats", "use 'heap arenas', which makes no call", 5.0)
+TRIM = Purpose("heap trim", "malloc_trim", "'heap trim' without --yes predicts what the call would free", 20.0)
 
 
 @dataclass(frozen=True)
 class Stack:
     """The program counters of one thread, innermost first.
 
-    ``broken``: why the walk ended early, "" if it did not; ``interrupted``: more frames may lie beyond a signal
-    handler's frame, or on another stack."""
+    ``broken``: why the stack could not be followed to its end, "" if it was; ``interrupted``: there may be more frames,
+    beyond a signal handler's frame or on another stack."""
 
     name: str
     counters: list[int]
@@ -95,7 +95,7 @@ class Stack:
 
 
 class Caller(Protocol):
-    """The operations on a stopped process."""
+    """What can be done with a stopped process."""
 
     def stacks(self) -> list[Stack]:
         """Return the stack of each thread."""
@@ -106,12 +106,12 @@ class Caller(Protocol):
         ...
 
     def read(self, address: int, size: int) -> bytes:
-        """Return memory as it is now. Raises GdbheapError."""
+        """Return the current bytes of the process's memory. Raises GdbheapError."""
         ...
 
 
 class Writer(Caller, Protocol):
-    """A caller that can also write memory."""
+    """A caller that can also write to the process's memory."""
 
     def write(self, address: int, data: bytes) -> None:
         """Write to the process's memory. Raises GdbheapError."""
@@ -120,7 +120,7 @@ class Writer(Caller, Protocol):
 
 @dataclass(frozen=True)
 class Libc:
-    """The process's C library, read from a file with the same build-id as in memory."""
+    """The process's C library, as read from a local file with the same build-id."""
 
     loaded: LoadedObject
     target: Target
@@ -134,46 +134,50 @@ class Libc:
         return found
 
     def has(self, name: str) -> bool:
-        """Return whether there is a symbol ``name``."""
+        """Return whether the library has a symbol with this name."""
         return self.loaded.symbol(name) is not None
 
 
 class Calls(Protocol):
-    """Calls of functions in a stopped process: by gdbheap itself on this machine, by gdb on a server."""
+    """Makes calls of functions in a stopped process: gdbheap itself on this machine, gdb on a server."""
 
     def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
-        """Call the function of ``purpose`` after the proof that it can neither hang nor do harm, and return its result
-        as a signed 64-bit number. The function must not be abandoned halfway.
+        """Call the function of ``purpose``, after the proof that the call can neither hang nor do harm. Return its
+        result as a signed 64-bit number.
 
-        ``seccomp``: call even if a seccomp filter may refuse the call. Raises GdbheapError."""
+        The call must not be abandoned halfway. ``seccomp``: make the call even if a seccomp filter may refuse it.
+        Raises GdbheapError."""
         ...
 
     def stats_text(self, heap: Heap, seccomp: bool) -> str:
-        """Return what malloc_stats() prints, without any output of the process. Raises GdbheapError."""
+        """Return what malloc_stats() prints, but keep the process from printing it. Raises GdbheapError."""
         ...
 
     def again(self) -> Target:
-        """Return the process as it is after a call, as a new target."""
+        """Return a new target with the state of the process after a call."""
         ...
 
 
 def mutexes(heap: Heap) -> list[int]:
-    """Return the addresses of the arenas; the first word of each is its mutex."""
+    """Return the addresses of the arenas' mutexes. They are also the addresses of the arenas, which begin with their
+    mutex."""
     return [arena.address for arena in heap.allocator(GlibcAllocator).malloc.arenas]
 
 
 def find_libc(target: Target, purpose: Purpose = STATS) -> Libc:
-    """Return the C library that has the function. Raises GdbheapError if no local file equals the process's."""
+    """Return the C library that contains the function. Raises GdbheapError if no local file has the build-id of the
+    process's C library."""
     for loaded in target.objects:
         if loaded.exported(purpose.function) and loaded.exported("gnu_get_libc_version"):
             return Libc(loaded, target, purpose)
     raise purpose.error(
-        f"no file here has the build-id of the process's C library, so that {purpose.function}() is not found"
+        f"no file here has the build-id of the process's C library, so that {purpose.function}() cannot be found"
     )
 
 
 def prove_safe(libc: Libc, arenas: Sequence[int], caller: Caller) -> None:
-    """Raise GdbheapError, with the thread and the reason, unless the call cannot hang. ``arenas``: their addresses."""
+    """Raise GdbheapError, with the thread and the reason, unless the call cannot hang. ``arenas``: the arenas'
+    addresses."""
     _check_threads(libc, caller.stacks())
     for index, address in enumerate(arenas):
         if caller.read(address, 4) != FREE_MUTEX:
@@ -189,25 +193,28 @@ def _check_threads(libc: Libc, stacks: Sequence[Stack]) -> None:
         inside = (at for at, counter in enumerate(stack.counters) if start <= counter < end or start < counter <= end)
         first = next(inside, None)
         if first is not None:
-            # malloc calls nothing outside of the C library and the kernel.
+            # malloc calls only functions of the C library and the kernel.
             if not all(libc.loaded.contains(counter) for counter in stack.counters[:first]):
                 reason = f"thread {stack.name} runs a signal handler that interrupted malloc"
                 raise libc.purpose.refusal(reason, IN_HANDLER)
             raise libc.purpose.refusal(f"thread {stack.name} is inside malloc")
         if stack.broken and _leaves_unknown(libc, stack):
-            reason = f"thread {stack.name} may be inside malloc (its stack breaks off: {one_line(stack.broken)})"
+            reason = f"thread {stack.name} may be inside malloc (its stack ends early: {one_line(stack.broken)})"
             raise libc.purpose.refusal(reason)
 
 
 def _leaves_unknown(libc: Libc, stack: Stack) -> bool:
-    """Return whether malloc may lie beyond the point where a stack broke off. That is so inside the C library, because
-    malloc calls nothing outside of it and the kernel, and in what may be a signal handler that interrupted malloc."""
+    """Return whether malloc may be on the part of a stack that could not be followed.
+
+    This is so if the known part ends inside the C library, because malloc calls only functions of the C library and the
+    kernel, or if it may end in a signal handler that interrupted malloc."""
     return not stack.counters or stack.interrupted or libc.loaded.contains(stack.counters[-1])
 
 
 @contextlib.contextmanager
 def errno_kept(libc: Libc, caller: Writer) -> Iterator[None]:
-    """Restore errno at the end of the block: the thread may be between a failed system call and its check of errno."""
+    """Restore errno at the end of the block, because the thread may be between a failed system call and its check of
+    errno."""
     with bytes_kept(caller, caller.call(libc.address("__errno_location")), 4):
         yield
 

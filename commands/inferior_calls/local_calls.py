@@ -1,4 +1,5 @@
-"""Calls into a process on this machine, by the tracer of its threads: gdbheap's own in a shell, gdb's thread in gdb."""
+"""Make calls in a process on this machine. In a shell gdbheap traces the process and makes the calls; inside gdb, gdb's
+own thread makes them."""
 
 from __future__ import annotations
 
@@ -25,15 +26,16 @@ __all__ = ["LocalCalls"]
 
 
 class LocalCalls:
-    """``inferior_call.Calls`` for a local process, in which ``tracer`` can make calls."""
+    """Implements ``inferior_call.Calls`` for a local process. ``tracer``: makes the calls."""
 
     def __init__(self, process: Process, tracer: Tracer) -> None:
         self._process = process
         self._tracer = tracer
 
     def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
-        """Call the function of ``purpose`` and return its result. errno is restored, and so are the arenas' mutexes if
-        the call was undone."""
+        """Call the function of ``purpose`` and return its result.
+
+        errno is restored afterwards. If the call is undone, the arenas' mutexes are freed again."""
         libc, caller = self._proven(heap, purpose, seccomp)
         kept, freed = [errno_of(libc, caller)], [(mutex, FREE_MUTEX) for mutex in mutexes(heap)]
         return caller.call_to_end(libc.address(purpose.function), *arguments, kept=kept, freed=freed)
@@ -44,11 +46,11 @@ class LocalCalls:
         return written_by_stats(libc, caller, mutexes(heap))
 
     def again(self) -> Target:
-        """Return the process as it is now, as a new target."""
+        """Return a new target with the current state of the process."""
         return self._process.again()
 
     def _proven(self, heap: Heap, purpose: Purpose, seccomp: bool) -> tuple[Libc, NativeCaller]:
-        """Return the C library and a caller, after the proof that the function can be called without hanging."""
+        """Return the C library and a caller, after the proof that the call of the function cannot hang."""
         libc = find_libc(self._process, purpose)
         caller = NativeCaller(self._process, self._tracer, libc, seccomp, purpose.limit)
         caller.choose()

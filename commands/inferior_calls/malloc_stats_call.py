@@ -1,12 +1,12 @@
 """Call malloc_stats() and capture its output.
 
-``inferior_call`` says what must be free before. In addition the lock of ``stderr`` must be 0: malloc_stats() holds it
-while it prints.
+``inferior_call`` describes which locks must be free before a call. For malloc_stats(), the lock of ``stderr`` must be
+free too, because malloc_stats() holds it while it prints.
 
-On this machine (``written_by_stats``) its write() calls are read and skipped: no descriptor changes, and what was in
-the stream's buffer is there afterwards. If gdbheap is killed in between, the rest of the text appears on the process's
-standard error. On a server, where gdb makes the calls (``malloc_stats``), the descriptor is replaced by a memory file
-during the call."""
+On this machine (``written_by_stats``), gdbheap reads the data of the write() calls and skips these calls: no descriptor
+changes, and the stream's buffer is afterwards the same. If gdbheap is killed during the call, the rest of the text
+appears on the process's standard error. On a server, where gdb makes the calls (``malloc_stats``), the descriptor is
+replaced by a memory file during the call."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ LOCK_SIZE = 16
 
 
 def _stream(libc: Libc) -> int:
-    """Return the address of the FILE of ``stderr``; the variable may be a copy in the program (a copy relocation).
-    Raises GdbheapError."""
+    """Return the address of the FILE of ``stderr``. The variable ``stderr`` may be a copy in the program (a copy
+    relocation). Raises GdbheapError."""
     program = libc.target.object_of(libc.target.auxv.get(AT_ENTRY, 0))
     owner = program if program is not None and program.exported("stderr") else libc.loaded
     variable = owner.symbol("stderr") or libc.address("stderr")
     stream = libc.target.space.word(variable)
     if libc.target.space.u32(stream) & FILE_MAGIC_MASK != FILE_MAGIC:
-        raise libc.purpose.error("the process's stderr is no FILE of glibc")
+        raise libc.purpose.error("the process's stderr is not a FILE of glibc")
     return stream
 
 
 def _free_stream(libc: Libc, caller: Caller) -> int:
-    """Return the address of the stream. Raises GdbheapError if it is locked or closed."""
+    """Return the address of the FILE of ``stderr``. Raises GdbheapError if it is locked or closed."""
     stream = _stream(libc)
     lock = _word(caller, stream + LOCK)
     if lock and caller.read(lock, 4) != FREE_MUTEX:
@@ -65,15 +65,14 @@ def _free_stream(libc: Libc, caller: Caller) -> int:
 
 
 def prove_stream(libc: Libc, caller: Caller) -> None:
-    """Raise GdbheapError unless malloc_stats() can print, in a process behind a server, without waiting for
-    anything."""
+    """Raise GdbheapError unless malloc_stats() can print without waiting, in a process behind a server."""
     waiting = len(_waiting(_free_stream(libc, caller), caller))
     if waiting:
         raise libc.purpose.refusal(f"{waiting:,} bytes wait in stderr's buffer, and writing them may block")
 
 
 def _waiting(stream: int, caller: Caller) -> bytes:
-    """Return what was printed to a stream and is not written yet."""
+    """Return what was printed to a stream but is still in its buffer."""
     base, pointer = _word(caller, stream + WRITE_BASE), _word(caller, stream + WRITE_POINTER)
     return caller.read(base, min(pointer - base, LARGEST_BUFFER)) if base < pointer else b""
 
@@ -81,7 +80,7 @@ def _waiting(stream: int, caller: Caller) -> bytes:
 def written_by_stats(libc: Libc, caller: NativeCaller, mutexes: Sequence[int]) -> str:
     """Call malloc_stats() and return what it would have printed. The process is left as it was.
 
-    ``prove_safe`` must have passed at the same stop. ``mutexes``: of all arenas, which were free then and are freed
+    ``prove_safe`` must have passed during the same stop. ``mutexes``: of all arenas; they were free then, and are freed
     again if the call has to be undone. Raises GdbheapError."""
     stream = _free_stream(libc, caller)
     descriptor, waited = _descriptor(stream, caller), _waiting(stream, caller)
@@ -95,12 +94,12 @@ def written_by_stats(libc: Libc, caller: NativeCaller, mutexes: Sequence[int]) -
 
 
 def _of_stream(libc: Libc, caller: Caller, stream: int) -> list[Bytes]:
-    """Return the bytes of a stream and its buffer, to be restored. A stream without a buffer keeps the one that it
-    gets."""
+    """Return the bytes that must be restored after the call: those of the stream and of its buffer. If the stream has
+    no buffer yet, it keeps the one that it gets during the call."""
     start, end = _word(caller, stream + BUFFER), _word(caller, stream + BUFFER_END)
     size = max(end - start, 0)
     if size > LARGEST_BUFFER:
-        raise libc.purpose.refusal(f"stderr has a buffer of {size:,} bytes, more than a call can put back")
+        raise libc.purpose.refusal(f"stderr has a buffer of {size:,} bytes, more than gdbheap can restore")
     places = ((start, size), (stream, FILE_SIZE)) if start else ((stream + FLAGS2, 4), (stream + OFFSET, 8))
     return [(address, caller.read(address, length)) for address, length in places]
 
@@ -116,7 +115,7 @@ def _descriptor(stream: int, caller: Caller) -> int:
 def malloc_stats(libc: Libc, caller: Writer) -> str:
     """Have gdb call malloc_stats() and return what it printed. The process is left as it was, even if a call fails.
 
-    ``prove_safe`` and ``prove_stream`` must have passed at the same stop. Raises GdbheapError."""
+    ``prove_safe`` and ``prove_stream`` must have passed during the same stop. Raises GdbheapError."""
     stream = _stream(libc)
     with errno_kept(libc, caller), bytes_kept(caller, stream + OFFSET, 8):
         caller.call(libc.address("fflush"), stream)
@@ -132,8 +131,10 @@ def malloc_stats(libc: Libc, caller: Writer) -> str:
 
 
 def _memory_file(libc: Libc, caller: Writer) -> int:
-    """Open a memory file in the process and return its descriptor. Its name is "": bytes 9 and 10 of any ELF header are
-    padding. Raises GdbheapError."""
+    """Make a memory file in the process and return its descriptor. Raises GdbheapError.
+
+    An empty name is needed in the process's memory. It is found in the C library's ELF header, whose bytes 9 and 10 are
+    always padding (zeros)."""
     name = libc.loaded.base + 9
     if libc.has("memfd_create"):
         file = caller.call(libc.address("memfd_create"), name, MFD_CLOEXEC)
@@ -141,20 +142,21 @@ def _memory_file(libc: Libc, caller: Writer) -> int:
         file = caller.call(libc.address("syscall"), libc.target.machine.system_calls.memfd_create, name, MFD_CLOEXEC)
     file = _signed32(file)
     if file < 0:
-        raise libc.purpose.error("the process may not make a file in memory (memfd_create)")
+        raise libc.purpose.error("the process cannot make a file in memory (memfd_create)")
     return file
 
 
 @contextlib.contextmanager
 def _redirected(libc: Libc, caller: Writer, descriptor: int, file: int) -> Iterator[None]:
-    """Make ``descriptor`` refer to ``file`` within the block, then to its old file again (closed if it was closed)."""
-    if descriptor == file:  # it was closed, and the new file got its number
+    """Make ``descriptor`` refer to ``file`` inside the block. Afterwards it refers to its old file again, or is closed
+    if it was."""
+    if descriptor == file:  # the descriptor was closed, so that the new file got its number
         yield
         return
     flags = _signed32(caller.call(libc.address("fcntl"), descriptor, F_GETFD))
     saved = _signed32(caller.call(libc.address("dup"), descriptor))
     if flags >= 0 > saved:
-        raise libc.purpose.error("the process has no descriptor left to keep its stderr in")
+        raise libc.purpose.error("the process has no free descriptor that could save its stderr")
     try:
         caller.call(libc.address("dup2"), file, descriptor)
         yield
@@ -163,7 +165,8 @@ def _redirected(libc: Libc, caller: Writer, descriptor: int, file: int) -> Itera
 
 
 def _restore(libc: Libc, caller: Writer, descriptor: int, saved: int, flags: int) -> None:
-    """Restore the descriptor and its close-on-exec flag, which dup2() does not copy."""
+    """Make the descriptor refer to its old file again, and restore its close-on-exec flag, which dup2() does not
+    copy."""
     if saved < 0:
         caller.call(libc.address("close"), descriptor)
         return
@@ -174,13 +177,13 @@ def _restore(libc: Libc, caller: Writer, descriptor: int, saved: int, flags: int
 
 
 def _contents(libc: Libc, caller: Writer, file: int) -> bytes:
-    """Map the written text into the process, and return it."""
+    """Map the file with the printed text into the process, and return the text."""
     size = min(caller.call(libc.address("lseek"), file, 0, SEEK_END), TEXT_LIMIT)
     if size <= 0:
         return b""
     address = caller.call(libc.address("mmap"), 0, size, PROT_READ, MAP_PRIVATE, file, 0)
     if address in (-1, 0):
-        raise libc.purpose.error("the process may not map what malloc_stats() printed")
+        raise libc.purpose.error("the process cannot map the text that malloc_stats() printed")
     try:
         return caller.read(address, size)
     finally:
@@ -188,6 +191,6 @@ def _contents(libc: Libc, caller: Writer, file: int) -> bytes:
 
 
 def _signed32(value: int) -> int:
-    """Return the signed 32-bit number in the low half of a register; its upper half is undefined."""
+    """Return the low half of a register as a signed 32-bit number. The upper half is undefined."""
     value &= 0xFFFFFFFF
     return value - (1 << 32) if value >> 31 else value

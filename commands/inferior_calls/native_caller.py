@@ -1,8 +1,8 @@
-"""Calls into a local process, made by gdbheap itself: in the shell by the tracer of the process, inside gdb on its main
-thread, but never by gdb's ``call``.
+"""Make calls in a local process without gdb's ``call``: in the shell gdbheap traces the process, inside gdb the calls
+are made on gdb's main thread.
 
-The mechanics are native (``call.rs``, ``unwind.rs``). This module decides whether a call may be made and in which
-thread, and gives the reason if not. The registers and the code below are those of x86-64."""
+The mechanics are in the native core (``call.rs``, ``unwind.rs``). This module decides whether a call may be made and in
+which thread, and why if it may not. The registers and the machine code below are those of x86-64."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ __all__ = ["Debugger", "NativeCaller", "Tracer", "errno_of"]
 
 RAX, ORIG_RAX, RSP = 10, 15, 19
 SIGN = 1 << 63
-# The frame takes up to 12 KiB, a lazy binding 3, printing 10.
+# The call's frame takes up to 12 KiB, binding a function lazily up to 3 KiB, printing up to 10 KiB.
 ROOM = 64 << 10
 GUARD_GAP = 1 << 20
 CODE_LIMIT = 64 << 20
 RESTORER = bytes.fromhex("48c7c00f0000000f05")
-# Stores rax where a callee-saved register points, then only moves the stack pointer up, and returns.
+# Code that stores rax at the address in a callee-saved register, then only moves the stack pointer up, and returns.
 KEEPER = re.compile(
     rb"(?P<store>\x48\x89\x03|\x48\x89\x45\x00|\x49\x89\x04\x24|\x49\x89\x45\x00|\x49\x89\x06|\x49\x89\x07)"
     rb"(?P<add>\x48\x83\xc4[\x08\x10\x18\x20\x28\x30\x38\x40\x48\x50\x58\x60\x68\x70\x78])?"
@@ -50,11 +50,11 @@ FunctionCalls = Sequence[tuple[int, Sequence[int]]]
 
 @dataclass(frozen=True)
 class CallPlan:
-    """A call in a thread, and how it returns; see native/core/src/process/call.rs.
+    """A call in a thread, and how it returns; see native/access/src/process/call.rs.
 
     ``captured``: the descriptor whose output is captured, or -1; ``filtered``: a seccomp filter checks the thread's
-    system calls; ``limit``: in seconds; ``leaves``: after the limit, the thread finishes the call itself; ``kept``:
-    restored in any case; ``freed``: restored after a call that was undone."""
+    system calls; ``limit``: in seconds; ``leaves``: after ``limit``, the thread is released and finishes the call
+    itself; ``kept``: bytes to restore in any case; ``freed``: bytes to restore only if the call was undone."""
 
     calls: FunctionCalls
     restorer: int
@@ -70,33 +70,35 @@ class CallPlan:
 
 
 class Tracer(Protocol):
-    """The tracer of the threads: the native ``Stop``, or ``Debugger``. Raises OSError."""
+    """Traces the threads: the native ``Stop``, or ``Debugger``. Raises OSError."""
 
     def look(self, tid: int) -> _native.ThreadLook:
-        """Return the state of a thread that decides whether a call may be made in it."""
+        """Return the facts that decide whether a call may be made in a thread."""
         ...
 
     def call(self, tid: int, plan: CallPlan) -> _native.CallResult:
-        """Make a call in a thread."""
+        """Make the calls of a plan in a thread."""
         ...
 
 
 class Debugger:
-    """The debugger in whose process, and on whose tracing thread, this code runs."""
+    """The tracer inside gdb: this code runs in gdb's process, on the thread with which gdb traces."""
 
     def look(self, tid: int) -> _native.ThreadLook:
-        """Return the state of a thread that decides whether a call may be made in it."""
+        """Return the facts that decide whether a call may be made in a thread."""
         return _native.look_at_thread(tid)
 
     def call(self, tid: int, plan: CallPlan) -> _native.CallResult:
-        """Make a call in a thread."""
+        """Make the calls of a plan in a thread."""
         return _native.call_in_thread(tid, plan)
 
 
 @dataclass(frozen=True)
 class _Keeper:
-    """Code in the process that stores a function's result: its address, the register through which it stores, and the
-    bytes that it takes off the stack."""
+    """Code in the process that stores a function's result.
+
+    ``register``: the register with the address at which it stores; ``skips``: how many bytes it takes off the stack
+    before it returns."""
 
     address: int
     register: int
@@ -104,7 +106,8 @@ class _Keeper:
 
 
 class NativeCaller:
-    """``inferior_call.Caller`` by ptrace, in a thread chosen for it. Raises GdbheapError."""
+    """Implements ``inferior_call.Caller`` by ptrace. It chooses the thread that makes the calls. Raises
+    GdbheapError."""
 
     def __init__(self, target: Process, tracer: Tracer, libc: Libc, allow_filters: bool, limit: float) -> None:
         self._target = target
@@ -119,24 +122,26 @@ class NativeCaller:
         self._check()
         self._restorer = self._find_restorer()
         self._keeper = self._find_keeper()
-        # The thread that makes the calls; chosen on first use.
+        # The thread that makes the calls. It is chosen on first use.
         self.tid = 0
         self._is_filtered = False
 
     def _check(self) -> None:
-        """Raise GdbheapError if no thread of the process may make a call."""
+        """Raise GdbheapError if no thread of this process can make a call."""
         if not self._target.machine.has_calls:
-            raise Unsupported(f"{self._purpose.command}: calls are made on x86-64 only")
+            raise Unsupported(f"{self._purpose.command}: functions can be called only on x86-64")
         try:
             left = set(self._folder.tasks()) - {thread.tid for thread in self._target.threads}
         except OSError:
             raise NoTarget(f"process {self._target.pid} has ended") from None
         if left:
-            raise self._purpose.refusal(f"thread {min(left)} does not stand still")
+            raise self._purpose.refusal(f"thread {min(left)} is not stopped")
         try:
             shares = _native.has_sharer(self._folder.pid)
         except TimeoutError:
-            raise self._purpose.refusal("many processes hang in execve(): who shares its memory is unknown") from None
+            raise self._purpose.refusal(
+                "many processes hang in execve(), and any of them may share its memory"
+            ) from None
         if shares:
             raise self._purpose.refusal("another process, which keeps running, shares its memory (CLONE_VM)")
 
@@ -153,18 +158,18 @@ class NativeCaller:
                 found = KEEPER.search(code)
                 if found:
                     return _keeper(start, found)
-        raise self._purpose.error("the process has no code that a call could return its result by")
+        raise self._purpose.error("the process has no code through which a call could return its result")
 
     def _code(self, path: str) -> Iterator[tuple[int, bytes]]:
-        """Yield (address, bytes) of each executable mapping of a file."""
+        """Yield the address and the bytes of each executable mapping of a file."""
         for mapping in self._target.mappings:
             if mapping.path == path and mapping.perms.startswith("r-x"):
                 size = min(mapping.end - mapping.start, CODE_LIMIT)
                 yield mapping.start, self._target.space.read_available(mapping.start, size)
 
     def stacks(self) -> list[Stack]:
-        """Return the stack of each thread; of a thread without any word that points into malloc only the innermost
-        frame."""
+        """Return the stack of each thread. If no word on a thread's stack points into malloc, only its innermost frame
+        is returned."""
         place = malloc_range(self._libc.loaded)
         doubtful = [thread for thread in self._target.threads if place is None or self._may_stand(thread, place)]
         registers = [[self._look(thread.tid).registers[index] for index in DWARF] for thread in doubtful]
@@ -180,13 +185,15 @@ class NativeCaller:
         return Stack(_name(thread), [self._look(thread.tid).registers[DWARF[16]]], "", False)
 
     def _is_interrupted(self, thread: Thread, counters: Sequence[int]) -> bool:
-        """Return whether a signal handler's frame may lie beyond the unwound frames: the address to which handlers
-        return is on the stack, but none of the frames returns there."""
+        """Return whether there may be more frames beyond a signal handler's frame.
+
+        It is so if the address to which signal handlers return is on the stack, but the unwound frames do not contain
+        it."""
         return self._restorer not in counters and self._may_stand(thread, (self._restorer, self._restorer + 1))
 
     def _may_stand(self, thread: Thread, place: tuple[int, int]) -> bool:
-        """Return whether a word on a thread's stack points into ``place``; True if the thread is not on its own
-        stack."""
+        """Return whether a word on a thread's stack points into ``place``. True also if the thread is not on its own
+        stack, because then the stack is unknown."""
         stack = self._stack_of(thread)
         sp = self._look(thread.tid).registers[RSP]
         if stack is None:
@@ -195,7 +202,8 @@ class NativeCaller:
         return _native.mentions(self._target.space, lowest, stack.end, *place)
 
     def _stack_of(self, thread: Thread) -> StackRange | None:
-        """Return the stack that a thread is on if it is its own; None for a signal handler's or a coroutine's stack."""
+        """Return the stack on which a thread runs, if it is the thread's own. None if it runs on a signal handler's or
+        a coroutine's stack."""
         stack = self._stacks.get(thread.tid)
         sp = self._look(thread.tid).registers[RSP]
         if stack is None or not stack.start <= sp < stack.end:
@@ -205,10 +213,10 @@ class NativeCaller:
         return stack if is_main or sp < thread.thread_pointer < stack.end else None
 
     def choose(self) -> None:
-        """Choose the thread to call in, preferably one that waits in a system call.
+        """Choose the thread that makes the calls. A thread that waits in a system call is preferred.
 
-        The kernel restarts that call, its errno is not set yet, and the thread is in no restartable sequence. Raises
-        GdbheapError if no thread is fit."""
+        For such a thread, the kernel restarts the system call, errno is not set yet, and it is in no restartable
+        sequence. Raises GdbheapError if no thread is fit."""
         reasons: list[str] = []
         for wanted in (True, False):
             for thread in self._target.threads:
@@ -218,18 +226,18 @@ class NativeCaller:
                         self.tid, self._is_filtered = thread.tid, self._mode(thread.tid) != "0"
                         return
                     reasons.append(f"thread {_name(thread)} {reason}")
-        # Give the reason of the first waiting thread, or else of the first thread.
-        raise self._purpose.refusal(reasons[0] if reasons else "it has no thread")
+        # Give the reason for the first thread that waits in a system call; without one, for the first thread.
+        raise self._purpose.refusal(reasons[0] if reasons else "the process has no thread")
 
     def unfit(self, thread: Thread) -> str:
-        """Return why nothing can be called in a thread; "" if it can."""
+        """Return why no function can be called in a thread; "" if one can."""
         look = self._look(thread.tid)
         if look.shadow_stack:
-            return "has a shadow stack, which no call from outside can keep right"
+            return "has a shadow stack, which a call from outside would break"
         if look.dispatched:
             return "has its system calls dispatched to a handler (prctl PR_SET_SYSCALL_USER_DISPATCH)"
         if look.entering:
-            return "stands at the entry into a system call"
+            return "is just entering a system call"
         if not look.restartable:
             return "sleeps in a system call that cannot be restarted after the call"
         if look.sequence and not _waits(look):
@@ -239,12 +247,13 @@ class NativeCaller:
             return filtered
         stack = self._stack_of(thread)
         if stack is None or not self._is_posix(thread):
-            return "does not run on a stack of its own that is known"
+            return "does not run on a known stack of its own"
         return "" if self._has_room(stack, look.registers[RSP]) else f"has less than {ROOM >> 10} KiB of stack left"
 
     def _filtered(self, tid: int) -> str:
-        """Return why seccomp forbids a call, or may kill the process for it; "" if not (proc_pid_status(5)): mode 1 is
-        strict, 2 a filter."""
+        """Return why seccomp forbids a call in a thread, or may kill the process for it; "" if it does not.
+
+        Mode 1 is seccomp's strict mode, mode 2 a filter (proc_pid_status(5))."""
         try:
             mode = self._mode(tid)
         except OSError:
@@ -255,14 +264,14 @@ class NativeCaller:
             return ""
         return (
             "runs under a seccomp filter, which may kill the process for an unexpected call: "
-            f"{self._purpose.instead}, or --seccomp to call all the same"
+            f"{self._purpose.instead}, or --seccomp to call anyway"
         )
 
     def _mode(self, tid: int) -> str:
         return self._folder.status(tid).get("Seccomp", "0")
 
     def _is_posix(self, thread: Thread) -> bool:
-        """Return whether the thread has glibc's thread-local storage: the pointer to itself (tcbhead_t) is there."""
+        """Return whether a thread has glibc's thread-local storage, which contains a pointer to itself (tcbhead_t)."""
         try:
             pointer = thread.thread_pointer
             return pointer != 0 and self._target.space.word(pointer + 16) == pointer
@@ -279,7 +288,7 @@ class NativeCaller:
         return mapping.path == "[stack]" and self._can_grow(mapping.start, mapping.end, bottom)
 
     def _can_grow(self, start: int, end: int, bottom: int) -> bool:
-        """Return whether the first thread's stack, which grows by itself, can grow down to ``bottom``."""
+        """Return whether the kernel can let the first thread's stack grow down to ``bottom``."""
         below = max((mapping.end for mapping in self._target.mappings if mapping.end <= start), default=0)
         with contextlib.suppress(OSError):
             limit = self._folder.soft_limit("Max stack size")
@@ -292,32 +301,41 @@ class NativeCaller:
                 self._looks[tid] = self._tracer.look(tid)
             except OSError as error:
                 raise self._too_late(error) or self._purpose.refusal(
-                    f"thread {tid} cannot be looked at ({error.strerror})"
+                    f"thread {tid} cannot be examined ({error.strerror})"
                 ) from None
         return self._looks[tid]
 
     def _too_late(self, error: OSError) -> GdbheapError | None:
-        """Return the error if the stop of the process has expired; None for any other error."""
+        """Return the error to raise if the limit for stopping the process has passed; None if ``error`` has another
+        cause."""
         late = error.errno == errno.ETIME
-        return self._failed("the process has stood too long already: give it longer (--max-stop)") if late else None
+        return (
+            self._failed("the process has been stopped too long already: allow more time (--max-stop)")
+            if late
+            else None
+        )
 
     def call(self, function: int, *arguments: int) -> int:
-        """Call a function by its address, and return its result as a signed 64-bit number. A call that takes too long
-        is undone."""
+        """Call a function at an address, and return its result as a signed 64-bit number. A call that takes too long is
+        undone."""
         return self._call([(function, arguments)])[0]
 
     def call_to_end(
         self, function: int, *arguments: int, kept: Sequence[Bytes] = (), freed: Sequence[Bytes] = ()
     ) -> int:
-        """Call a function that must not be abandoned halfway: if it takes too long, the process finishes it itself, and
-        this raises CallEnded.
+        """Call a function that must not be abandoned halfway. If it takes too long, the process finishes it itself, and
+        this method raises CallEnded.
 
-        ``kept`` is restored in any other case, ``freed`` after a call that was undone because a signal ended it."""
+        ``kept``: bytes to restore in all other cases; ``freed``: bytes to restore if a signal ended the call and it was
+        undone."""
         return self._call([(function, arguments)], leaves=True, kept=kept, freed=freed)[0]
 
     def captured(self, descriptor: int, calls: FunctionCalls, kept: Sequence[Bytes], freed: Sequence[Bytes]) -> bytes:
-        """Call functions one after another, and return what they wrote to a descriptor; the writes are not made.
-        ``kept`` is restored after they returned or were undone, ``freed`` after they were undone."""
+        """Call functions one after another, and return what they wrote to a descriptor. The writes themselves are not
+        made.
+
+        ``kept``: bytes to restore after the calls have returned or were undone; ``freed``: only after they were
+        undone."""
         return self._call(calls, descriptor, kept=kept, freed=freed)[1]
 
     def _call(
@@ -345,18 +363,19 @@ class NativeCaller:
         return found.value - 2 * SIGN if found.value & SIGN else found.value, found.text
 
     def _prove_own(self, address: int, size: int) -> None:
-        """Raise GdbheapError unless the bytes to restore are the process's own data, not code or a shared file."""
+        """Raise GdbheapError unless the bytes to be restored are private data of the process, not code or a shared
+        file."""
         at, end = address, address + size
         while at < end:
             mapping = self._target.mappings.find(at)
             if mapping is None or not (mapping.writable and mapping.private) or mapping.executable:
-                raise self._purpose.refusal(f"the memory at {at:#x} would be put back, and is not its own data")
+                raise self._purpose.refusal(f"the memory at {at:#x} would have to be restored, but is not its own data")
             at = mapping.end
 
     def _ending(self, end: str, seconds: float) -> str:
         function, late = f"{self._purpose.function}()", f"has not returned after {seconds:.1f} s"
         if end == "left":
-            return f"{function} {late}: the process finishes it by itself when it runs on"
+            return f"{function} {late}: the process finishes the call when it runs on"
         if end == "abandoned":
             return f"{function} {late} and was undone"
         if end == "gone":
@@ -368,7 +387,7 @@ class NativeCaller:
         return GdbheapError(f"{self._purpose.command}: {reason}")
 
     def read(self, address: int, size: int) -> bytes:
-        """Return memory as it is now. Raises GdbheapError."""
+        """Return the current bytes of the process's memory. Raises GdbheapError."""
         try:
             return self._target.space.read(address, size)
         except _native.Fault:
@@ -376,7 +395,8 @@ class NativeCaller:
 
 
 def errno_of(libc: Libc, caller: NativeCaller) -> Bytes:
-    """Return the place and value of errno: the thread may be between a failed system call and its check of errno."""
+    """Return the address and the value of errno, to be restored: the thread may be between a failed system call and its
+    check of errno."""
     place = caller.call(libc.address("__errno_location"))
     return place, caller.read(place, 4)
 
@@ -389,13 +409,13 @@ def _signal_name(number: int) -> str:
 
 def _keeper(start: int, found: re.Match[bytes]) -> _Keeper:
     pops = found["pops"]
-    # 41 is the prefix of the pop after it.
+    # A byte 41 is the prefix of the next pop.
     count = len(pops) - pops.count(b"\x41")
     return _Keeper(start + found.start(), STORES[found["store"].hex()], 8 * count + (found["add"] or b"\0")[-1])
 
 
 def _waits(look: _native.ThreadLook) -> bool:
-    """Return whether a thread was interrupted inside a system call that the kernel restarts."""
+    """Return whether a thread was interrupted inside a system call that the kernel then restarts."""
     registers = look.registers
     return registers[ORIG_RAX] < SIGN and registers[RAX] - 2 * SIGN in (-4, -512, -513, -514, -516)
 

@@ -1,7 +1,7 @@
-"""Run work in a child process, because another user can interfere.
+"""Do work in a child process, where another user cannot harm it.
 
-With that user's rights, no link leads root to where the user may not go. A child that he stops, or that waits for a
-file that never answers, is ended and left alone."""
+With that user's rights, no link can lead root to where the user may not go. If the user stops the child, or it waits
+for a file that never answers, gdbheap gives it up."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from gdbheap.errors import GdbheapError, one_line
 __all__ = ["apart", "as_user"]
 
 FAILED = 1
-# Seconds that the work may take, and that its end may take.
+# The most seconds for the work, and for the child's end after it.
 SECONDS, PARTING_SECONDS = 10.0, 1.0
 PART = 1 << 16
 
 
 def as_user(uid: int, act: Callable[[], str]) -> str:
-    """Return what ``act`` returns in a child with the rights of the user ``uid`` and no others.
+    """Return the result of ``act``, called in a child process that has only the rights of the user ``uid``.
 
     ``act`` must import nothing, because the child may not be able to. Raises GdbheapError, also if ``act`` does, or if
     it takes too long."""
-    return _in_child(f"what was done as user {uid}", lambda: _become(uid), act)
+    return _in_child(f"the work as user {uid}", lambda: _become(uid), act)
 
 
 def apart(what: str, act: Callable[[], str]) -> str:
-    """Return what ``act`` returns in a child with our own rights. ``what``: its name in messages. Raises like
-    ``as_user``."""
+    """Return the result of ``act``, called in a child process with this process's rights.
+
+    ``what``: what the work is called in messages. Raises the errors of ``as_user``."""
     return _in_child(what, lambda: None, act)
 
 
@@ -55,7 +56,7 @@ def _in_child(what: str, become: Callable[[], None], act: Callable[[], str]) -> 
         os.close(reading)
     if heard is None or status is None:
         _end(child)
-        why = "somebody stopped it, or nobody answers for a file on its way"
+        why = "somebody stopped the process, or a file system does not answer"
         raise GdbheapError(f"{what} took longer than {SECONDS:g} s, and was ended: {why}")
     said = heard.decode("utf-8", "surrogateescape")
     if status:
@@ -66,7 +67,7 @@ def _in_child(what: str, become: Callable[[], None], act: Callable[[], str]) -> 
 
 
 def _heard(reading: int) -> bytes | None:
-    """Return all that a child writes until it closes the pipe; None if that takes too long."""
+    """Return what a child writes, until it closes the pipe; None if that takes too long."""
     said, end, poll = b"", time.monotonic() + SECONDS, select.poll()
     poll.register(reading, select.POLLIN)
     while poll.poll(max(0.0, 1000 * (end - time.monotonic()))):
@@ -78,7 +79,7 @@ def _heard(reading: int) -> bytes | None:
 
 
 def _status(child: int) -> int | None:
-    """Return the exit status of a child that is ending; None if it does not end."""
+    """Return the exit status of a child that is about to end; None if it does not end in time."""
     end = time.monotonic() + PARTING_SECONDS
     while time.monotonic() < end:
         pid, status = os.waitpid(child, os.WNOHANG)
@@ -89,14 +90,14 @@ def _status(child: int) -> int | None:
 
 
 def _end(child: int) -> None:
-    """Kill a child, even a stopped one; a child that the kernel does not end is left alone."""
+    """Kill a child, even if it is stopped. If the kernel does not end it, it is left alone."""
     with suppress(ProcessLookupError, ChildProcessError):
         os.kill(child, signal.SIGKILL)
         _status(child)
 
 
 def _act(what: str, become: Callable[[], None], act: Callable[[], str], writing: int) -> NoReturn:
-    """Run the child: work, report the result, and exit, without returning into the parent's code."""
+    """Call ``act`` in the child, write the result or the error, and exit, without returning into the parent's code."""
     status = FAILED
     try:
         become()
@@ -112,7 +113,7 @@ def _act(what: str, become: Callable[[], None], act: Callable[[], str], writing:
 
 
 def _become(uid: int) -> None:
-    """Take on the user's groups and id, permanently. Raises OSError."""
+    """Change this process's groups and user to those of ``uid``, for good. Raises OSError."""
     try:
         entry = pwd.getpwuid(uid)
         group = entry.pw_gid

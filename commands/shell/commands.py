@@ -1,4 +1,4 @@
-"""The shell's ``gdbheap``: find the command, answer, render."""
+"""Run a command line of the shell's ``gdbheap``: find the command, answer, and render."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ HELP = "help"
 
 
 def run(words: Sequence[str]) -> tuple[str, int]:
-    """Run a command line. Returns the text for standard output and the exit status. Raises GdbheapError."""
+    """Run a command line. Return the text for standard output and the exit status. Raises GdbheapError."""
     if not words:
         raise UsageError("which process or core? gdbheap [NOUN] PID|CORE ('gdbheap --help' tells more)")
     if words == [HELP, OPTIONS]:
-        # Imported on use: no other command needs it.
+        # Imported here, because no other command needs it.
         from gdbheap.commands.shell.help import help_of_options
 
         return help_of_options(), 0
@@ -40,7 +40,7 @@ def run(words: Sequence[str]) -> tuple[str, int]:
     if noun in VERBS:
         return VERBS[noun](rest), 0
     if wants_help(own_words(words)):
-        # Imported on use: no other command needs it.
+        # Imported here, because no other command needs it.
         from gdbheap.commands.shell.help import help_of, overview
 
         return (help_of(_known(noun)) if noun else overview()), 0
@@ -48,7 +48,7 @@ def run(words: Sequence[str]) -> tuple[str, int]:
 
 
 def called(words: Sequence[str]) -> str:
-    """Return the name of a line's command, as in a JSON document, even if the rest of the line is wrong."""
+    """Return the name that a line's command has in a JSON document, even if the rest of the line is wrong."""
     noun, rest = _noun([*words[1:], "--help"] if words[:1] == [HELP] else own_words(words))
     if noun in VERBS:
         return f"{SHELL} {noun}"
@@ -56,7 +56,7 @@ def called(words: Sequence[str]) -> str:
 
 
 def _known(noun: str) -> str:
-    """Return the command's key: gdb's name of the command without a noun, heap, is also understood here."""
+    """Return the key of a command in COMMANDS. "heap", which is the noun in gdb, means the command without a noun."""
     return HEAP_NOUN if noun == GDB else noun
 
 
@@ -72,8 +72,9 @@ def _answer(command: AnyCommand, words: list[str]) -> tuple[str, int]:
 
 
 def _noun(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the noun, "" without one, and the other words. The noun is the first word that is neither an option nor an
-    option's value."""
+    """Return the noun and the other words; "" if there is no noun.
+
+    The noun is the first word that is neither an option nor an option's value. It may also follow the target."""
     skip = False
     for place, word in enumerate(words):
         if skip or word.startswith("--"):
@@ -81,10 +82,10 @@ def _noun(words: Sequence[str]) -> tuple[str, list[str]]:
             continue
         if word in COMMANDS or word == GDB or word in VERBS:
             rest = [*words[:place], *words[place + 1 :]]
-            # As in gdb, a noun may follow: "heap holes".
+            # As in gdb, "heap" may come before the noun: "heap holes".
             after = _noun(rest) if word == GDB else ("", rest)
             return after if after[0] in COMMANDS and after[0] else (word, rest)
-        # The target may stand before the noun, unless the noun is the name of a file.
+        # The noun may follow the target, unless a file has the noun's name.
         later = words[place + 1 : place + 2]
         if later and later[0] in COMMANDS and find_file(later[0]) is None:
             return later[0], [*words[: place + 1], *words[place + 2 :]]
@@ -93,7 +94,7 @@ def _noun(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _takes_value(word: str) -> bool:
-    """Return whether a word is an option, of any command, whose value is the next word."""
+    """Return whether a word is an option of any command and takes the next word as its value."""
     commands = COMMANDS.values()
     options = (option for command in commands for option in (*command.all_options, *extra_options(command)))
     return any(option.takes_next and option.name == word for option in options)
@@ -104,15 +105,15 @@ def _install(words: list[str]) -> str:
 
     if wants_help(words):
         return (
-            "Make gdb know the commands of gdbheap.\n\n"
+            "Add the commands of gdbheap to gdb.\n\n"
             "Usage: gdbheap install [--remove]\n\n"
-            "  --remove  take the line out again\n\n"
-            "install writes one line into your gdbinit. gdb then knows the commands from its\n"
-            "start, and loads them when they are used. The process stops until you leave\n"
-            "gdb; with -batch gdb leaves after the answer. The file is\n"
-            "$XDG_CONFIG_HOME/gdb/gdbinit if that is set, ~/.config/gdb/gdbinit or\n"
-            "~/.gdbinit. As root in another user's home, install acts with that user's\n"
-            "rights.\n\n"
+            "  --remove  remove the line again\n\n"
+            "install writes one line into your gdbinit file. gdb then knows the commands from\n"
+            "its start, and loads them when you use them. A process stays stopped until you\n"
+            "leave gdb. If gdb has the option -batch, it ends after the answer. The file is\n"
+            "$XDG_CONFIG_HOME/gdb/gdbinit if this variable is set, ~/.config/gdb/gdbinit or\n"
+            "~/.gdbinit. If root installs into another user's home, install acts with that\n"
+            "user's rights.\n\n"
             "Example: gdb -p 1234 -ex heap"
         )
     if words not in ([], ["--remove"]):
@@ -125,17 +126,18 @@ def _schema(words: list[str]) -> str:
         return (
             "Print the JSON Schema of a command's --json, or of all commands.\n\n"
             "Usage: gdbheap schema [COMMAND]\n\n"
-            "Each key has its type, its unit, its meaning, and when it is null.\n\n"
+            "The schema says the type, the unit and the meaning of each key, and when it is\n"
+            "null.\n\n"
             "Example: gdbheap schema holes\n"
             "More: docs/json.md"
         )
-    # A schema is always JSON.
+    # A schema is JSON even without --json.
     words = [word for word in words if word != "--json"]
     nouns = [_known(word) for word in words] or list(COMMANDS)
     unknown = [noun for noun in nouns if noun not in COMMANDS]
     if unknown or len(words) > 1:
         raise UsageError(f"gdbheap schema: which command?{did_you_mean(words[-1], COMMANDS)}")
-    # Imported on use: no other command needs them.
+    # Imported here, because no other command needs them.
     from json import dumps
 
     from gdbheap.report.formats.schema import schema_of
@@ -147,20 +149,20 @@ def _schema(words: list[str]) -> str:
 def _mcp(words: list[str]) -> str:
     if wants_help(words):
         return (
-            "Answer questions of coding agents, by the Model Context Protocol.\n\n"
+            "Answer questions of coding agents through the Model Context Protocol.\n\n"
             "Usage: gdbheap mcp [--allow-calls] [--with-contents] | --skill\n\n"
-            "  --allow-calls    offer what calls into a process or changes its code, too:\n"
-            "                   stats, trim --yes, growth, catch\n"
+            "  --allow-calls    also offer commands that call into a process or change\n"
+            "                   its code: stats, trim --yes, growth, catch\n"
             "  --with-contents  show the contents of strings, bytes and keys\n"
-            "  --skill          print how to go from a symptom to a cause, for an agent that\n"
-            "                   has a shell (SKILL.md), and end\n\n"
-            "It reads requests from standard input and writes answers of at most 16 kB to\n"
-            "standard output, until its input ends. The tools are first_page, ask, compare\n"
-            "and help. It needs the package mcp: pip install 'gdbheap[mcp]'.\n\n"
+            "  --skill          print SKILL.md, which tells an agent that has a shell how to\n"
+            "                   find the cause of a symptom, and end\n\n"
+            "gdbheap mcp reads requests from standard input until its input ends. It writes\n"
+            "answers of at most 16 kB to standard output. The tools are first_page, ask,\n"
+            "compare and help. The package mcp is needed: pip install 'gdbheap[mcp]'.\n\n"
             'Example: {"command": "gdbheap", "args": ["mcp"]} in a client\'s mcpServers\n'
             "More: docs/agents.md"
         )
-    # Imported on use: no other command needs it.
+    # Imported here, because no other command needs it.
     from gdbheap.commands.shell.mcp.server import serve, skill
 
     if words == ["--skill"]:
@@ -169,5 +171,5 @@ def _mcp(words: list[str]) -> str:
     return ""
 
 
-# Commands that the shell runs itself, without a question about memory.
+# Commands that the shell runs itself. They answer no question about memory.
 VERBS = {"install": _install, "schema": _schema, "mcp": _mcp}

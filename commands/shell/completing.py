@@ -14,13 +14,14 @@ from gdbheap.text import printable
 
 __all__ = ["complete"]
 
-# Options that stand alone on a line.
+# These options are only valid as the only word on a line.
 OWN = ("--version", "--gdb-script")
 
 
 def complete(words: Sequence[str]) -> str:
-    """Return a line for each completion of the last of ``words``: the word, a space, and its meaning if known. Empty if
-    the word is a file's name, which shells complete themselves."""
+    """Return the completions of the last of ``words``, each on a line: the word, a space, and its meaning if known.
+
+    Return "" if the word is the name of a file, because shells complete these themselves."""
     *before, last = words or [""]
     found = _options(before, last) if last.startswith("-") else iter([*_nouns(before), *_processes(last)])
     return "\n".join(f"{word} {what}" if what else word for word, what in found if word.startswith(last))
@@ -51,7 +52,7 @@ def _told(option: Option) -> str:
 
 
 def _processes(last: str) -> Iterator[tuple[str, str]]:
-    """Yield the processes whose id begins with ``last``, with their names."""
+    """Yield the processes whose id begins with ``last``: the id and the process's name."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal() and folder.name.startswith(last):
             try:

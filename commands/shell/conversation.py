@@ -1,4 +1,4 @@
-"""A session: read lines about one target, and answer them one by one until there are no more."""
+"""Run a session: read lines about one target, and answer each, until there are no more."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from gdbheap.text import IN_GDB, IN_SHELL
 __all__ = ["Talk"]
 
 PROMPT = "gdbheap> "
-# JSON's word for no answer.
+# The answer to a line that needs none, in JSON.
 NOTHING = "null"
-# A word on a program's line that asks for the answer as text.
+# If this word is on a program's line, the answer is text instead of a document.
 TEXT = "--text"
 INTERRUPTED = "interrupted; the session goes on"
-GREETING = f"'{HELP}' lists the commands, '{REFRESH}' looks at the target anew, '{QUIT[0]}' or Ctrl-D ends"
+GREETING = f"'{HELP}' lists the commands, '{REFRESH}' reads the target again, '{QUIT[0]}' or Ctrl-D ends"
 
 
 class _Ended(Exception):
-    """The session is over: it was ended, or nobody reads its answers any more."""
+    """The session is over: the user ended it, or nobody reads its answers any more."""
 
 
 # Answers a command about the session's target.
@@ -51,21 +51,22 @@ Answering = Callable[[AnyCommand, Subject, list[str], Opener], Result]
 
 
 class Talk:
-    """The session of ``gdbheap shell``. ``options``: those that began it, which hold for all commands; ``answering``:
-    answers each command."""
+    """The session of ``gdbheap shell``. ``options``: of the line that began it; they hold for all commands.
+    ``answering``: answers a command."""
 
     def __init__(self, kept: Kept, options: Common, answering: Answering) -> None:
         self._kept = kept
         self._options = options
         self._answering = answering
         self._status = 0
-        # The number of the last line that was answered to a program.
+        # The number of the last line to which a program got a reply.
         self._replied = 0
 
     def run(self) -> int:
-        """Answer all lines. Returns the highest status of a command, or 0 for a session on a terminal.
+        """Answer all lines. Return the highest status of a command, or 0 if the lines came from a terminal.
 
-        Raises GdbheapError if there is no target, KeyboardInterrupt if it came while no command was running."""
+        Raises GdbheapError if the target cannot be read, and KeyboardInterrupt if Ctrl-C came while no command was
+        running."""
         self._kept.take()
         if self._options.json:
             with suppress(_Ended):
@@ -81,8 +82,8 @@ class Talk:
         return 0 if lines.is_terminal else self._status
 
     def _for_program(self, lines: Lines) -> None:
-        """Answer each line with exactly one line. Raises _Ended; KeyboardInterrupt if a signal asks the program to
-        end."""
+        """Answer each line of a program with exactly one line. Raises _Ended, and KeyboardInterrupt if a signal asks
+        gdbheap to end."""
         for number in itertools.count(1):
             try:
                 line = lines.next()
@@ -114,7 +115,8 @@ class Talk:
             self._reply(number, status, answer)
 
     def _document(self, words: list[str]) -> tuple[str, int]:
-        """Return the JSON document that answers a line, and its status; "null" if there is nothing to say."""
+        """Return the JSON document that answers a line, and the status. The document is "null" for a line without an
+        answer."""
         asks_help = words[:1] == [HELP] or wants_help(words)
         if not words or (words[0] in OWN and not asks_help):
             self._do(words)
@@ -129,7 +131,7 @@ class Talk:
         return present(answered, style_for(None, True, None)), status_of(answered)
 
     def _reply(self, number: int, status: int, answer: str = NOTHING, error: str | None = None) -> None:
-        """Write a reply line; Ctrl-C is ignored meanwhile. Raises _Ended if it cannot be written."""
+        """Write the reply to a line. Meanwhile Ctrl-C is ignored. Raises _Ended if the reply cannot be written."""
         self._note(status)
         body = f'"answer": {answer}' if error is None else text_of({"error": error_keys(status, told(error))})[1:-1]
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -142,7 +144,9 @@ class Talk:
             signal.signal(signal.SIGINT, handler)
 
     def _goes_on(self, lines: Lines) -> bool:
-        """Read and answer one line; return False at the end. A Ctrl-C while an earlier one is reported ends nothing."""
+        """Read and answer one line. Return False if there was none.
+
+        On a terminal, a second Ctrl-C, which comes while the first is being reported, does not end the session."""
         try:
             return self._one(lines)
         except KeyboardInterrupt as interrupt:
@@ -166,7 +170,7 @@ class Talk:
         return line is not None
 
     def _answer(self, line: str) -> None:
-        """Answer one line. An error is reported in one line, and the session goes on."""
+        """Answer one line. If that fails, report the error in one line, and go on."""
         words: list[str] = []
         try:
             words = split(line)
@@ -209,20 +213,22 @@ class Talk:
         self._note(status_of(answered))
 
     def _refuse(self, message: str, words: list[str], status: int) -> None:
-        """Report what is wrong with a line, also as a JSON document if the line asks for JSON."""
+        """Report the error of a line; also as a JSON document if the line asks for JSON."""
         if wants_json(words):
             with suppress(GdbheapError, BrokenPipeError):
                 write(text_of(error_document(_name(words), status, told(message))))
         self._note(complain(message, status))
 
     def _defaults(self, as_json: bool = True) -> list[str]:
-        """Return the session's options as they are typed before each command's own, which win."""
+        """Return the session's options as words that are put before those of each command. A command's own options
+        win."""
         options = self._options
         switches = {"--json": options.json and as_json, "--bytes": options.exact, NO_TEXT: options.no_text}
         return [*(name for name, given in switches.items() if given), f"--max-stop={options.max_stop}"]
 
     def _write(self, text: str) -> None:
-        """Print a text. Raises BrokenPipeError if nobody reads it any more, _Ended if nothing can be written."""
+        """Print a text. Raises BrokenPipeError if nobody reads it, _Ended if it cannot be written for another
+        reason."""
         try:
             write(text)
         except GdbheapError as error:
@@ -234,23 +240,23 @@ class Talk:
 
 
 def _ends_program(interrupt: KeyboardInterrupt) -> bool:
-    """Return whether the interrupt is a signal that ends the program; Ctrl-C ends only a command."""
+    """Return whether the interrupt is a signal that asks the program to end. Ctrl-C ends only a command."""
     return type(interrupt) is not KeyboardInterrupt
 
 
 def _style_of(answered: Result, stream: TextIO | None, command: str = IN_GDB) -> Style:
-    """Return the style of a text; without a stream, that of a text in JSON."""
+    """Return the style of an answer for a stream. If ``stream`` is None, the style is for a text inside of JSON."""
     info, encoding = answered.info, "utf-8" if stream is None else None
     return style_for(stream, answered.options.exact, info.rss, info.private, encoding, command)
 
 
 def _said(command: str, text: str) -> str:
-    """Return the JSON document of a text."""
+    """Return the JSON document for an answer that is text."""
     return text_of({"command": command, "schema": SCHEMA, "text": text})
 
 
 def _name(words: list[str]) -> str:
-    """Return the name of a line's command; "heap" if it is unknown."""
+    """Return the name of the command that a line means; "heap" if it cannot be found."""
     found = or_none(lambda: find_command(words)[0])
     return GDB if found is None else found.name
 
@@ -268,7 +274,7 @@ def _help(words: list[str]) -> str:
         command, _ = find_command(words)
         return help_text(command, command.name)
     return "\n".join([
-        f"The commands, before which '{GDB}' may be left out:",
+        f"The commands ('{GDB}' may be left out):",
         *grouped(OFFERED, {}, GDB),
         "This session:",
         *(f"  {word:<17} {what}" for word, what in OWN.items()),

@@ -1,4 +1,4 @@
-"""Cores on a shell's command line: given by a path, or by what coredumpctl is asked for."""
+"""Open a core that a shell's command line names by its path, or chooses from those that coredumpctl has."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME_SHOWN = 60
 
 @dataclass(frozen=True)
 class Stored:
-    """A core that coredumpctl stores. ``match``: what coredumpctl is asked for."""
+    """A core that coredumpctl has stored. ``match``: the pid or the program for which coredumpctl is asked."""
 
     match: str
 
@@ -30,15 +30,15 @@ Subject = Union["Named", str, Stored]
 
 
 def name_of(core: str | Stored) -> str:
-    """Return the core's name in messages."""
+    """Return the name of a core for messages."""
     from gdbheap.targets.cores.stored_cores import title
 
     return title(core.match) if isinstance(core, Stored) else core
 
 
 def core_of(core: str | Stored, exe: str | None, sysroot: str | None) -> Core:
-    """Open a core, and unpack it first if it is packed; a terminal shows the progress. Raises what ``Core`` raises."""
-    # Imported on use, so that commands without a core start faster.
+    """Open a core. If it is packed, unpack it first, with progress on a terminal. Raises the errors of ``Core``."""
+    # Imported here, so that commands without a core start faster.
     from gdbheap.targets.core import Core
     from gdbheap.targets.cores.debuginfod import fetcher
     from gdbheap.targets.cores.stored_cores import dump

@@ -10,15 +10,15 @@ from gdbheap.commands.surface.registry import COMMANDS, grouped
 
 __all__ = ["help_of", "help_of_options", "overview"]
 
-# Commands that the shell runs itself, by the group in which they are listed.
+# Commands that the shell runs itself, in the groups of the overview.
 OWN = {
     "Start here": {
-        "install": "Make gdb know these commands: gdb -p PID -ex heap (or --remove)",
+        "install": "Add these commands to gdb: gdb -p PID -ex heap (or --remove)",
         "help": "Explain COMMAND or 'options' (also: --version, --gdb-script)",
     },
     "Data and scripts": {
         "schema": "Print the JSON Schema of a command: schema [COMMAND]",
-        "mcp": "Answer coding agents (Model Context Protocol)",
+        "mcp": "Answer questions of coding agents (Model Context Protocol)",
     },
 }
 
@@ -38,7 +38,7 @@ def overview() -> str:
     """Return one screen with all commands in groups, each with its summary."""
     return "\n".join([
         "gdbheap shows where the memory of TARGET went: a process, several, or a core.",
-        "Usage: gdbheap [COMMAND] TARGET [options]; 'gdbheap COMMAND --help' explains.",
+        "Usage: gdbheap [COMMAND] TARGET [options]; 'gdbheap COMMAND --help' explains it.",
         *grouped(COMMANDS, OWN),
         "Exit status: 0 answer, 1 partial, 2 usage, 3 denied, 4 no target, 5 unsupported",
     ])  # fmt: skip

@@ -1,7 +1,8 @@
 """``gdbheap install``: add one line to gdbinit, so that gdb knows the commands from its start.
 
-The line runs gdbheap/loader/start.py by its full path. gdb 11 and later read the first that exists of
-``$XDG_CONFIG_HOME/gdb/gdbinit`` (``~/.config`` if it is unset) and ``~/.gdbinit``; gdb 10 reads only the last."""
+The line runs gdbheap/loader/start.py by its full path. gdb 11 and later read the first of these files that exists:
+``$XDG_CONFIG_HOME/gdb/gdbinit`` (in ``~/.config`` if the variable is not set), then ``~/.gdbinit``. gdb 10 reads only
+``~/.gdbinit``."""
 
 from __future__ import annotations
 
@@ -21,16 +22,16 @@ from gdbheap.loader import FOLDER, START
 __all__ = ["gdbinit", "install", "remove"]
 
 MARK = "# gdbheap: 'gdbheap install --remove' takes out this line and the next one"
-# How the next line begins; "directory" is from installations before start.py.
+# The line after MARK begins with one of these. Installations before start.py had "directory".
 OURS = ("python ", "directory ")
-# gdb may be older than this gdbheap, embed an older Python, or remain when gdbheap is removed.
+# The line must work in a gdb that embeds a Python too old for gdbheap, and after gdbheap was removed.
 LINE = (
     "python (lambda file, os, sys: sys.version_info < (3, 9) or "
     '(eval(compile(open(file, "rb").read(), file, "exec"), {}) if os.access(file, os.R_OK) else gdb.write('
     '"gdbheap: there is no " + file + ": gdbheap install --remove takes out the line of gdbinit that names it\\n", '
     'gdb.STDERR)))({path}, __import__("os"), __import__("sys"))'
 )
-# Resolved: so only the folders above the real file need to be checked.
+# The real path, so that only the folders above the real file must be checked.
 FILE = START.resolve()
 ROOT = 0
 LEAVE = " (the process is stopped until you leave gdb)"
@@ -38,7 +39,8 @@ NEW_MODE, LARGEST = 0o644, 1 << 20
 
 
 def gdbinit(environment: Mapping[str, str]) -> Path:
-    """Return the gdbinit that gdb reads, or would read if it existed. Raises UsageError without a home."""
+    """Return the path of the gdbinit that gdb reads or, if none exists, would read. Raises UsageError if no home is
+    set."""
     candidates = _candidates(environment)
     if not candidates:
         raise UsageError("neither HOME nor XDG_CONFIG_HOME is set: gdb would read no gdbinit")
@@ -56,13 +58,13 @@ def _candidates(environment: Mapping[str, str]) -> list[Path]:
 
 
 def install(environment: Mapping[str, str]) -> str:
-    """Add the line to gdbinit, replacing one of another installation. Returns the sentence to print. Raises
+    """Add the line to gdbinit, in place of a line of another installation. Return the sentence to print. Raises
     GdbheapError."""
     return _with_rights_of_the_home(environment, lambda: _install(environment))
 
 
 def remove(environment: Mapping[str, str]) -> str:
-    """Remove the line, also from a file that gdb no longer reads. Returns the sentence to print. Raises
+    """Remove the line from gdbinit, also from a gdbinit that gdb no longer reads. Return the sentence to print. Raises
     GdbheapError."""
     return _with_rights_of_the_home(environment, lambda: _remove(environment))
 
@@ -96,7 +98,7 @@ def _remove(environment: Mapping[str, str]) -> str:
 
 
 def _check_home(environment: Mapping[str, str], path: Path) -> None:
-    """Raise UsageError if the home of a gdbinit does not exist: a mistyped one would be created."""
+    """Raise UsageError if the home folder of a gdbinit does not exist. Otherwise a mistyped one would be created."""
     for name in ("HOME", "XDG_CONFIG_HOME"):
         home = environment.get(name, "")
         if home and Path(home) in path.parents and not os.path.isdir(home):
@@ -104,20 +106,21 @@ def _check_home(environment: Mapping[str, str], path: Path) -> None:
 
 
 def _check_installation() -> None:
-    """Raise NotPermitted if gdb could not read the file in the line, or others could change what gdb would run."""
+    """Raise NotPermitted if this user cannot read start.py, or if other users can change what gdb would run."""
     if not os.access(FILE, os.R_OK):
-        raise NotPermitted(f"user {os.geteuid()} may not read {FILE}: install gdbheap where that user may")
+        raise NotPermitted(f"user {os.geteuid()} may not read {FILE}: install gdbheap where that user may read it")
     package = FILE.parent.parent
-    # In this order: a tree that others have nested too deep for rglob lies in a folder that is refused before.
+    # The outer folders come first: if others could nest folders too deeply for rglob, an outer folder is refused
+    # before.
     for path in chain((package.parent, package), package.rglob("*")):
         _check_place(path, (OWN,))
-    # Nothing is imported from the folders above.
+    # Nothing is imported from the folders above, so they may also be shared.
     for path in package.parent.parents:
         _check_place(path, (OWN, SHARED))
 
 
 def _check_place(path: Path, allowed: tuple[str, ...]) -> None:
-    """Raise NotPermitted for a file or folder whose kind (see ``kind_of_folder``) is not ``allowed``."""
+    """Raise NotPermitted unless the kind of a file or folder (see ``kind_of_folder``) is one of ``allowed``."""
     try:
         number = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
@@ -138,8 +141,8 @@ def _check_place(path: Path, allowed: tuple[str, ...]) -> None:
 
 
 def _with_rights_of_the_home(environment: Mapping[str, str], act: Callable[[], str]) -> str:
-    """Return what ``act`` returns. If root runs it in another user's home, it acts with that user's rights. Raises
-    GdbheapError."""
+    """Call ``act`` and return its result. If root calls this in another user's home, ``act`` runs with that user's
+    rights. Raises GdbheapError."""
     if os.geteuid() != ROOT:
         return act()
     others = _owners(_candidates(environment)) - {ROOT}
@@ -152,9 +155,9 @@ def _with_rights_of_the_home(environment: Mapping[str, str], act: Callable[[], s
 
 
 def _owners(paths: list[Path]) -> set[int]:
-    """Return the owners of the files and of all folders above them, along the paths as written and as resolved. Raises
-    GdbheapError if a file system does not answer."""
-    what = "the look at where HOME and XDG_CONFIG_HOME lead"
+    """Return the owners of these files and of all folders above them. Both the paths as written and the resolved paths
+    count. Raises GdbheapError if a file system does not answer."""
+    what = "the check of the folders of HOME and XDG_CONFIG_HOME"
     found = apart(what, lambda: " ".join(str(owner) for path in paths for owner in _owners_of(path)))
     return set(map(int, found.split()))
 
@@ -172,7 +175,7 @@ def _owners_of(path: Path) -> set[int]:
 
 
 def _without(text: str) -> str:
-    """Return the text of a file without our two lines; the rest stays byte for byte."""
+    """Return the text of a gdbinit without gdbheap's two lines. The rest is not changed by a byte."""
     lines = text.splitlines(keepends=True)
     kept: list[str] = []
     ours = False
@@ -188,13 +191,15 @@ def _without(text: str) -> str:
 
 
 def _read(path: Path) -> str:
-    """Return a file's text, "" if it does not exist. Raises GdbheapError, also for anything but a regular file: a pipe
-    would wait."""
+    """Return a file's text; "" if the file does not exist. Raises GdbheapError, also if it is not a regular file:
+    reading a pipe would wait."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
             status = os.fstat(stream.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-                raise GdbheapError(f"{one_line(path)} is no gdbinit: a file of at most {LARGEST >> 20} MiB")
+                raise GdbheapError(
+                    f"{one_line(path)} is not a gdbinit: it must be a file of at most {LARGEST >> 20} MiB"
+                )
             return stream.read().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return ""
@@ -203,7 +208,8 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace the file atomically, keeping its mode; a link keeps its target. Raises GdbheapError."""
+    """Replace a file in one step, with the same mode. If it is a link, the link's target is replaced. Raises
+    GdbheapError."""
     target = Path(os.path.realpath(path))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

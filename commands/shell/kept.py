@@ -1,4 +1,4 @@
-"""The target of a session, kept from one command to the next: all that was read at one moment."""
+"""Keep the target of a session from one command to the next, as it was when it was read."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ __all__ = ["Kept"]
 
 
 class Kept:
-    """A core that stays open, or a process at one moment: its private memory copied, or a frozen copy with --clone. If
-    a process cannot be kept, each command stops it anew.
+    """The target of a session: a core that stays open, or a process as it was at one moment.
 
-    ``line``: the one that began the session. Nothing is read before ``take``."""
+    Of a process, the private memory is copied; with --clone, a frozen copy of the process is kept. If a process cannot
+    be copied, it is stopped again for each command. ``line``: the line that began the session. Nothing is read before
+    ``take``."""
 
     def __init__(self, line: Line, target: Subject) -> None:
         self.target = target
@@ -36,7 +37,7 @@ class Kept:
         self._folder = None if isinstance(target, (str, Stored)) else refusal.open_folder(target)
 
     def take(self) -> None:
-        """Read the target now and forget what was read before. Raises GdbheapError if it no longer exists."""
+        """Read the target again, and forget what was read before. Raises GdbheapError if it no longer exists."""
         self.check_alive()
         self.close()
         found = self._core(self.target) if isinstance(self.target, (str, Stored)) else self._process(self.target)
@@ -51,17 +52,18 @@ class Kept:
         process = self._held.enter_context(cloned(folder, self._limit)) if self._extra.clone else self._copied(folder)
         if process is not None and process.stopped_seconds is not None:
             milliseconds = 1000 * process.stopped_seconds
-            tell(f"process {folder} was stopped for {milliseconds:.0f} ms, and is kept as it was", self._extra.verbose)
+            tell(f"process {folder} was stopped for {milliseconds:.0f} ms; its copy is kept", self._extra.verbose)
         return process
 
     def _copied(self, folder: Named) -> Process | None:
-        """Copy all private memory of the process; return None if that fails or its memory may not be read."""
+        """Return the process with a copy of all its private memory. If it cannot be copied or its memory may not be
+        read, say so and return None."""
         with stopped(folder, self._limit, copies=True) as process:
             pass
         if process.is_copied and not process.space.left_out:
             return process
         why = "its memory cannot be read" if process.refusal else "there is no room for a copy of its memory"
-        tell(f"process {folder} cannot be kept ({why}): each command looks at it anew", anyway=True)
+        tell(f"process {folder} cannot be copied ({why}): each command reads it anew", anyway=True)
         return None
 
     def check_alive(self) -> None:
@@ -72,19 +74,20 @@ class Kept:
             refusal.check(self._folder)
         except NoTarget:
             copied = self._heap is not None and not self._extra.clone
-            left = "what was read of it is kept" if copied else "and nothing of it is kept"
+            left = "what gdbheap has read is kept" if copied else "gdbheap has kept nothing"
             raise NoTarget(f"process {self._folder.pid} has ended: {left}") from None
         except GdbheapError:
-            # The command that reads it reports the reason.
+            # The command that then reads it will report the reason.
             return
 
     @contextmanager
     def open(self, line: Line, target: Subject) -> Iterator[Heap]:
-        """Yield the heap for one command. Another target, or one that is called into, is opened for this command
-        only."""
+        """Yield the heap for one command.
+
+        Another target, or the target if a function is called in it, is opened only for this command."""
         calls = line.command.call_for(line.options) is not None
         if target == self.target and (calls or self._extra.clone):
-            # A frozen copy ends with its process.
+            # A frozen copy ends together with its process.
             self.check_alive()
         if target == self.target and not calls:
             if self._heap is None and self._is_lasting:
@@ -99,13 +102,15 @@ class Kept:
             self.close()
 
     def _as_begun(self, line: Line, calls: bool) -> Line:
-        """Return the line with the options that began the session; without --clone for a call into the process."""
+        """Return the line with the options of the line that began the session. If a function is called in the process,
+        --clone is left out."""
         extra = replace(self._extra, clone=self._extra.clone and not calls)
         return Line(line.command, line.options, extra, line.words, line.started, line.called, line.open)
 
     @contextmanager
     def _used(self, heap: Heap) -> Iterator[Heap]:
-        """Yield the heap. If the command is interrupted, only the bytes are kept: the next one starts anew."""
+        """Yield the heap. If the command is interrupted, keep only the copied memory, so that the next command computes
+        everything anew."""
         try:
             yield heap
         except GdbheapError:
@@ -115,6 +120,6 @@ class Kept:
             raise
 
     def close(self) -> None:
-        """Forget what was read, and end a frozen copy."""
+        """Forget what was read. A frozen copy is ended."""
         self._heap = None
         self._held.close()

@@ -1,4 +1,4 @@
-"""A shell's command line, and how it opens the target that it names as a heap."""
+"""A shell's command line, and how the target that it names is opened as a heap."""
 
 from __future__ import annotations
 
@@ -30,23 +30,25 @@ class Extra:
     exe: str | None = valued("--exe", "FILE", "use FILE as the program that wrote the core", None, str)
     sysroot: str | None = valued(
         "--sysroot", "FOLDER", "look for a core's files in FOLDER instead of /", None, str,
-        details="FOLDER has the files of the machine or container that the core is from.",
+        details="FOLDER contains the files of the machine or container that the core is from.",
     )  # fmt: skip
     coredump: str | None = valued(
         "--coredump", "PID|EXE", "use the latest core that coredumpctl has", None, str,
-        details="It replaces TARGET. EXE is a program's name or path.",
+        details="The option replaces TARGET. EXE is a program's name or path.",
     )  # fmt: skip
     clone: bool = switch(
         "--clone",
         "read a copy (fork), so that the process stops only for milliseconds",
         "The process pays for the pages that it writes meanwhile. gdbheap refuses if there is no room for a copy.",
     )
-    verbose: bool = switch("--verbose", "print how long the process was stopped", "A terminal has that line anyway.")
+    verbose: bool = switch(
+        "--verbose", "print how long the process was stopped", "On a terminal, this line is always printed."
+    )
 
 
 def extra_options(command: AnyCommand) -> tuple[Option, ...]:
-    """Return the options that a command has only in a shell. A command that asks the process itself has none about
-    copies and cores."""
+    """Return the options that a command has only in a shell. Commands that call a function in the process lack those
+    about copies and cores."""
     found = options_of(Extra) if command.needs.targets else ()
     return tuple(option for option in found if command.needs is not PROCESS or option.name == "--verbose")
 
@@ -55,9 +57,9 @@ def extra_options(command: AnyCommand) -> tuple[Option, ...]:
 class Line:
     """A parsed command line.
 
-    ``words``: neither options nor their values; ``started``: the command after ``--``; ``called``: the words that call
-    the command here; ``open``: opens a process or a core as a heap; ``held``: the process of a session, whichever
-    process has its id now."""
+    ``words``: those that are neither options nor their values; ``started``: the command after ``--``; ``called``: the
+    command's name as typed here, such as "gdbheap holes"; ``open``: opens a process or a core as a heap; ``held``: the
+    process of a session, which stays the same even if its id is reused."""
 
     command: AnyCommand
     options: Common
@@ -69,13 +71,14 @@ class Line:
     held: ProcessFolder | None = None
 
     def subject(self, word: str) -> ProcessFolder | str:
-        """Return the process that a word names, held from now on, or the path of a core. Raises GdbheapError."""
+        """Return what a word names: a process, which is held from now on, or the path of a core. Raises
+        GdbheapError."""
         target = parse_target(word)
         if isinstance(target, str):
             return target
         if self.held is not None and self.held.pid == target:
             return self.held
-        # Imported on use: imports take most of a command's start-up time.
+        # Imported here, because imports take most of a command's start-up time.
         from gdbheap.refusals.refusal import open_folder
 
         return open_folder(target)
@@ -86,17 +89,17 @@ class Line:
 
     @property
     def names_target(self) -> bool:
-        """Whether the line names its target; within a session it does not."""
+        """Whether the line names its target. A line in a session does not."""
         return self.called.startswith(SHELL)
 
     @property
     def usual(self) -> str:
-        """The words that are typed before the argument."""
+        """The words that come before the command's argument."""
         return f"{self.called} {self.words[0]}" if self.names_target else self.called
 
     @property
     def help(self) -> str:
-        """The words that are typed for help."""
+        """What to type for help about the command."""
         return help_call(self.called)
 
 
@@ -105,9 +108,11 @@ Opener = Callable[[Line, Subject], "AbstractContextManager[Heap]"]
 
 @contextmanager
 def opened(line: Line, target: Subject) -> Iterator[Heap]:
-    """Yield the heap of a core, or of a process that is stopped while its memory is copied or while it is called into.
-    Afterwards, print for how long it was stopped, on a terminal or with --verbose."""
-    # Imported on use, so that commands without a single target start faster.
+    """Yield the heap of a core or of a process. The process is stopped only while its memory is copied; if a function
+    is called in it, until the end of the block.
+
+    Afterwards, print for how long the process was stopped, if standard error is a terminal or with --verbose."""
+    # Imported here, so that commands without a single target start faster.
     from gdbheap.heap import Heap
     from gdbheap.targets.cloning import cloned
     from gdbheap.targets.process import stopped

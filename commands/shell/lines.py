@@ -1,5 +1,4 @@
-"""The lines of a session: typed on a terminal, with history and completion, or read from a pipe or file without
-them."""
+"""Read the lines of a session: from a terminal, with history and completion, or from a pipe or file, without them."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ __all__ = ["Lines", "Piped", "history_file", "opened_lines"]
 
 LINE_LIMIT = 64 << 10
 MOST_LINES, LARGEST = 1000, 1 << 20
-# As in a shell: all other characters belong to words.
+# The same as in a shell. All other characters belong to words.
 DELIMITERS = " \t\n"
 
 Complete = Callable[[str, str], "list[str]"]
@@ -30,11 +29,11 @@ class Lines(Protocol):
     is_terminal: bool
 
     def next(self) -> str | None:
-        """Return the next line, None at the end. Raises UsageError for a line that is too long, KeyboardInterrupt."""
+        """Return the next line; None at the end. Raises UsageError if the line is too long, KeyboardInterrupt."""
 
 
 class Piped:
-    """Lines of standard input, a pipe or a file. The last one needs no line break."""
+    """Lines from standard input, if it is a pipe or a file. The last line may lack its line break."""
 
     is_terminal = False
 
@@ -46,12 +45,12 @@ class Piped:
         if len(line) == LINE_LIMIT and not line.endswith(b"\n"):
             while line and not line.endswith(b"\n"):
                 line = sys.stdin.buffer.readline(LINE_LIMIT)
-            raise UsageError(f"a line of more than {LINE_LIMIT:,} bytes is no command")
+            raise UsageError(f"a line may have at most {LINE_LIMIT:,} bytes")
         return line.decode("utf-8", "surrogateescape") if line else None
 
 
 class Typed:
-    """Lines that are typed on a terminal; with readline they can be edited."""
+    """Lines that a user types on a terminal. If Python has readline, they can be edited."""
 
     is_terminal = True
 
@@ -66,11 +65,11 @@ class Typed:
             print()
             return None
         except UnicodeDecodeError:
-            raise UsageError("the line is no text in this terminal's encoding") from None
+            raise UsageError("the line is not text in this terminal's encoding") from None
 
 
 def history_file(environment: Mapping[str, str]) -> str | None:
-    """Return the path of the history (XDG Base Directory Specification); None without a home."""
+    """Return the path of the history file (XDG Base Directory Specification); None if no home is set."""
     folder = environment.get("XDG_STATE_HOME", "")
     if not os.path.isabs(folder):
         home = environment.get("HOME", "")
@@ -84,8 +83,8 @@ def history_file(environment: Mapping[str, str]) -> str | None:
 def opened_lines(prompt: str, complete: Complete, history: str | None) -> Iterator[Lines]:
     """Yield the lines of standard input.
 
-    ``complete``: gets the text before a word and the word's beginning, and returns its completions; ``history``: the
-    file that keeps lines, or None."""
+    ``complete``: a function that gets the text before a word and the word's beginning, and returns the completions;
+    ``history``: the path of the history file, None for none."""
     if not (sys.stdin and sys.stdout and sys.stdin.isatty() and sys.stdout.isatty()):
         yield Piped()
         return
@@ -102,7 +101,7 @@ def opened_lines(prompt: str, complete: Complete, history: str | None) -> Iterat
 
 
 def _readline() -> ModuleType | None:
-    """Return the module readline; None for a Python that was built without it."""
+    """Return the module readline; None if Python was built without it."""
     try:
         import readline
     except ImportError:
@@ -126,12 +125,12 @@ def _complete_with(readline: ModuleType, complete: Complete) -> None:
 
 
 def _ended(word: str) -> str:
-    """Return a completion with a blank after it, except for an option before its value and a folder."""
+    """Return a completion with a space after it. An option that needs a value and a folder get no space."""
     return word if word.endswith(("=", "/")) else f"{word} "
 
 
 def _remembered(readline: ModuleType, history: str | None) -> int:
-    """Load the history if the file is ours; return the number of its lines."""
+    """Load the history file, if it belongs to this user. Return the number of lines."""
     readline.set_history_length(MOST_LINES)
     if history is not None and _is_at_home(history):
         with suppress(OSError, ValueError, UsageError), open_to_read(history) as stream:
@@ -141,13 +140,15 @@ def _remembered(readline: ModuleType, history: str | None) -> int:
 
 
 def _is_read_whole(descriptor: int) -> bool:
-    """Return whether a history file is our own and small enough: readline reads all of it, even to append."""
+    """Return whether a history file belongs to this user and is small enough. readline reads all of it, even to append
+    lines."""
     status = os.fstat(descriptor)
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_size <= LARGEST
 
 
 def _is_at_home(history: str) -> bool:
-    """Return whether the nearest existing folder is ours or root's: root leaves no files in another user's home."""
+    """Return whether the nearest existing folder of the path belongs to this user or to root. So root leaves no files
+    in another user's home."""
     folder = os.path.dirname(history)
     while True:
         try:
@@ -164,7 +165,8 @@ def _is_at_home(history: str) -> bool:
 
 
 def _remember(readline: ModuleType, history: str | None, before: int) -> None:
-    """Append this session's lines to the history, to which another session may append too. Errors are ignored."""
+    """Append this session's lines to the history file. Another session may append at the same time. Errors are
+    ignored."""
     new = int(readline.get_current_history_length()) - before
     if history is None or new <= 0 or not _is_at_home(history):
         return

@@ -1,10 +1,10 @@
 """The entry point of the shell's ``gdbheap``, and the only place that converts errors into a line and an exit status.
 
-All other imports are inside functions, so that from the first moment on Ctrl-C ends in one line."""
+Other modules are imported inside functions, so that Ctrl-C gives only one line from the first moment on."""
 
 from __future__ import annotations
 
-# The module signal wraps these in enumerations, which take as long to import as a short command.
+# The module signal wraps these in enumerations, whose import takes as long as a short command.
 import _signal as signal  # type: ignore[import-not-found]
 import os
 import sys
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 __all__ = ["main", "script"]
 
 ENDING = {signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
-# The command that reads all processes: its slow part starts at once.
+# This command reads all processes. Its slow part is started at once.
 READS_ALL = ["ps"]
-# Lines of one word that quick.py answers.
+# Command lines of one word that quick.py answers.
 QUICK = ("ps", "--version", "-V", "--gdb-script")
-# Seconds until a dropped signal is raised again, elsewhere.
+# A signal's exception may be dropped. Then it is raised again after this many seconds, where it cannot be dropped.
 SOON = 0.01
 DEAF = "interrupted while the kernel waits for a file or a process; a process that was stopped runs on"
 NO_MEMORY = "there is not enough memory; a process that was stopped runs on"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``gdbheap`` with ``argv`` (default: the process's own arguments) and return the exit status."""
+    """Run ``gdbheap`` and return the exit status. ``argv``: the arguments, None for the process's own ones."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         return _heard(words)
@@ -44,10 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def script() -> NoReturn:
-    """Run ``main()`` and end the process: the entry point of the command in a shell.
+    """Run ``main()`` and end the process: the entry point of the shell's command.
 
-    After a line that needs no parser the process ends at once: Python's own shutdown takes a fifth of the run time, and
-    has nothing to do."""
+    After a line that needs no parser, the process ends at once: Python's own shutdown takes a fifth of the run time,
+    and there is nothing for it to do."""
     _fill_streams()
     words = sys.argv[1:]
     status = main(words)
@@ -58,8 +58,10 @@ def script() -> NoReturn:
 
 
 def _fill_streams() -> None:
-    """Open /dev/null for each closed standard stream: otherwise the next file opened would get its number, and what
-    others write there. Standard output stays closed for Python, because an answer would be lost."""
+    """Open /dev/null for each standard stream that is closed. Otherwise the next file that is opened would get its
+    number, and the output for the stream.
+
+    Python's sys.stdout stays closed, so that an answer is not lost without an error."""
     try:
         for number in range(3):
             _fill(number)
@@ -73,16 +75,17 @@ def _fill(number: int) -> None:
     try:
         os.fstat(number)
     except OSError:
-        # The lowest free number.
+        # open() returns the lowest free number, which is this one.
         os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 class Ended(KeyboardInterrupt):
-    """A signal asked the program to end; the argument is its name."""
+    """Raised when a signal asks the program to end. The argument is the signal's name."""
 
 
 def _heard(words: list[str]) -> int:
-    """Run the command while signals raise exceptions. ``_is_over`` looks for this function on the stack."""
+    """Run the command in such a way that signals raise exceptions. ``_is_over`` looks for this function on the
+    stack."""
     try:
         _listen()
     except ValueError:
@@ -91,9 +94,9 @@ def _heard(words: list[str]) -> int:
 
 
 def _listen() -> None:
-    """Let signals raise exceptions. A signal that was ignored at the start stays ignored, as nohup wants it.
+    """Make signals raise exceptions. A signal that was ignored at the start stays ignored, as nohup needs.
 
-    Raises ValueError outside of the main thread."""
+    Raises ValueError outside the main thread."""
     for number in (*ENDING, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
@@ -102,7 +105,8 @@ def _listen() -> None:
 
 
 def _stop_listening() -> None:
-    """Let signals end the process at once: all output is written, and Python's shutdown would print a traceback."""
+    """Make signals end the process at once. All output is already written, and Python's shutdown would print a
+    traceback."""
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
     for number in (*ENDING, signal.SIGINT):
         if signal.getsignal(number) is _end:
@@ -110,8 +114,10 @@ def _stop_listening() -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """Raise the exception that ends the command. While its line is written, another signal is ignored, and a third ends
-    the process, since nobody may be reading."""
+    """Raise the exception that ends the command.
+
+    If the command has already ended and its line is being written, the next signal is ignored, and the one after it
+    ends the process, because nobody may be reading the line."""
     if _is_over(frame):
         signal.signal(number, signal.SIG_DFL)
     elif number in ENDING:
@@ -121,13 +127,15 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _is_over(frame: FrameType | None) -> bool:
-    """Return whether the command has ended, but script() has not. ``frame``: where the signal came."""
+    """Return whether the command has ended, but script() has not. ``frame``: where the signal interrupted the
+    program."""
     while frame is not None and frame.f_code not in (_heard.__code__, script.__code__):
         frame = frame.f_back
     return frame is not None and frame.f_code is script.__code__
 
 
-# Exceptions raised where Python must drop them: in the callback of a weak reference, as import's locks have.
+# Exceptions that were raised where Python drops them: in the callback of a weak reference, which the import system uses
+# for its locks.
 _dropped: list[BaseException] = []
 
 
@@ -179,7 +187,7 @@ def _answered(words: list[str]) -> int:
 
 
 def _of_quick(words: list[str]) -> tuple[str, int] | None:
-    """Return the answer of a line that needs no parser; None for other lines."""
+    """Return the answer and the status for a line that needs no parser; None for other lines."""
     if len(words) != 1 or words[0] not in QUICK:
         return None
     from gdbheap.commands.shell.quick import LINES
@@ -188,7 +196,7 @@ def _of_quick(words: list[str]) -> tuple[str, int] | None:
 
 
 def _of_completion(words: list[str]) -> tuple[str, int] | None:
-    """Return the completions that a shell asks for; None for other lines."""
+    """Return the completions that a shell asks for, and the status; None for other lines."""
     if words[:1] != ["--complete"]:
         return None
     from gdbheap.commands.shell.completing import complete

@@ -1,6 +1,6 @@
-"""Answer lines that need no parser with as few imports as possible, because starting is all of their run time.
+"""Answer lines that need no parser, with as few imports as possible, because start-up is most of their run time.
 
-Each answer is that of the command without options, from the same sums and by the same renderer."""
+The answers are the same as those of the commands without options: they have the same sums and the same renderer."""
 
 from __future__ import annotations
 

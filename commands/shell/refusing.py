@@ -1,4 +1,4 @@
-"""Refuse a shell's command line that cannot be answered."""
+"""Report a shell's command line that cannot be answered."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = ["refuse"]
 
 
 def refuse(message: str, words: Sequence[str], status: int = 1) -> int:
-    """Report the error of a command line in one line on standard error; if the line asks for JSON, also as the only
-    document on standard output. Returns ``status``."""
+    """Report the error of a command line as one line on standard error. If the line asks for JSON, also write it as the
+    only document to standard output. Return ``status``."""
     from gdbheap.commands.shell.streams import complain, has_printed, told, wants_json, write
 
     if wants_json(words) and not has_printed():
@@ -21,6 +21,7 @@ def refuse(message: str, words: Sequence[str], status: int = 1) -> int:
 
             write(text_of(error_document(called(words), status, told(message))))
         except Exception:
-            # The line below reports the error; a closed pipe or a lack of memory needs no further line.
+            # The line on standard error reports the error. That this document could not be written needs no line of its
+            # own.
             pass
     return complain(message, status)

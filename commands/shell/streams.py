@@ -1,4 +1,5 @@
-"""The output of the shell's ``gdbheap``: answers on standard output, an error in one line on standard error."""
+"""Write the output of the shell's ``gdbheap``: answers to standard output, and an error as one line to standard
+error."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ __all__ = ["PARTIAL", "complain", "fault", "has_printed", "told", "wants_json", 
 
 PARTIAL = 1
 JSON = "--json"
-# The words after it belong to another program.
+# The words after this belong to another program.
 START = "--"
 _printed = False
 
 
 def has_printed() -> bool:
-    """Return whether standard output has something already: then no JSON document of an error may follow."""
+    """Return whether anything was written to standard output. If so, the JSON document of an error must not follow."""
     return _printed
 
 
@@ -30,7 +31,7 @@ def wants_json(words: Sequence[str]) -> bool:
 
 
 def told(message: str) -> str:
-    """Return a message with its commands in the form for a shell."""
+    """Return a message in which gdbheap's commands are written as for a shell."""
     from gdbheap.text import IN_GDB, IN_SHELL, as_typed
 
     message = as_typed(message, IN_SHELL)
@@ -38,7 +39,7 @@ def told(message: str) -> str:
 
 
 def complain(message: str, status: int = PARTIAL) -> int:
-    """Print one line on standard error, if that is open. Returns ``status``."""
+    """Print one line on standard error, unless that is closed. Return ``status``."""
     from gdbheap.errors import one_line
     from gdbheap.report.text.style import terminal_text
 
@@ -55,7 +56,7 @@ def complain(message: str, status: int = PARTIAL) -> int:
 def fault(error: Exception, words: Sequence[str]) -> tuple[str, int]:
     """Return the message and the exit status for an error that ended a command. ``words``: the command line.
 
-    Raises KeyboardInterrupt if a signal caused the error, or the error itself if it is a fault of gdbheap and
+    Raises KeyboardInterrupt if a signal caused the error. Raises the error itself if it is a fault of gdbheap and
     GDBHEAP_DEBUG is set."""
     from gdbheap.contents.python.text.disclosure import is_hidden
     from gdbheap.errors import EXHAUSTED, GdbheapError, exhausted
@@ -73,16 +74,20 @@ def fault(error: Exception, words: Sequence[str]) -> tuple[str, int]:
 
 
 def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
-    """Return the KeyboardInterrupt that caused an error, None without one. Python converts an exception raised while a
-    class is created (before 3.12), or in a native function that does not check for it."""
+    """Return the KeyboardInterrupt that caused an error; None if there is none.
+
+    Python converts an exception into another one while a class is created (before 3.12), or in a native function that
+    does not check for exceptions."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error
 
 
 def write(output: str) -> None:
-    """Print a report, if there is one. Raises BrokenPipeError if nobody reads it, GdbheapError if the disk is full or
-    standard output is closed; after either nothing more can be written."""
+    """Print a report, unless it is empty.
+
+    Raises BrokenPipeError if nobody reads standard output, GdbheapError if the disk is full or standard output is
+    closed. After either error nothing more can be written."""
     from gdbheap.errors import GdbheapError
     from gdbheap.report.text.style import terminal_text
 
@@ -101,7 +106,8 @@ def write(output: str) -> None:
 
 
 def _give_up_output() -> None:
-    """Redirect standard output to /dev/null: what is still buffered would fail once more when Python exits."""
+    """Redirect standard output to /dev/null. Otherwise the text that is still in its buffer would fail once more when
+    Python exits."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):

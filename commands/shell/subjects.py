@@ -77,14 +77,15 @@ START = "--"
 
 
 def meant(noun: str, words: Sequence[str]) -> AnyCommand:
-    """Return the command of a noun; without a noun, the one for several processes if ``words`` name several."""
+    """Return the command that a noun means. If there is no noun and ``words`` name several processes, return the
+    command for several processes."""
     if noun == HEAP_NOUN and _means_several(words):
         return COMMANDS[ABOUT_SEVERAL]
     return COMMANDS[noun]
 
 
 def _means_several(words: Sequence[str]) -> bool:
-    """Return whether a line without a noun names several processes, or processes other than by their ids."""
+    """Return whether a line without a noun names several processes, or chooses processes by options such as --name."""
     takes = {option.name for option in (*COMMANDS[HEAP_NOUN].all_options, *options_of(Extra)) if option.takes_next}
     several = {option.name for option in options_of(Several)} - {option.name for option in options_of(Common)}
     named, rest = 0, iter(words)
@@ -103,20 +104,21 @@ def answer(command: AnyCommand, words: list[str]) -> Result:
     options, extra, left = parse(command, own, command.shell_name, extra_options(command))
     line = Line(command, options, Extra(**extra), left, words[len(own) + 1 :], command.shell_name, opened)
     if len(own) + 1 == len(words):
-        raise line.error("which command? It follows --")
+        raise line.error("which command? Type it after --")
     options.check()
     return ANSWERS[command.needs](line)
 
 
 def answer_about(command: AnyCommand, target: Subject, words: list[str], open: Opener) -> Result:
-    """Answer a line that does not name its target, as in gdb. ``open``: opens that target, or another one, as a heap.
-    Raises GdbheapError."""
+    """Answer a line that does not name its target, as lines in a session do.
+
+    ``open``: opens this target, or another one that the line names, as a heap. Raises GdbheapError."""
     options, _, left = parse(command, words, command.name)
     options.check()
     extra = Extra(coredump=target.match) if isinstance(target, Stored) else Extra()
     own = [] if isinstance(target, Stored) else [str(target)]
     if command.needs is LOOKS:
-        # A single snapshot is compared with the target.
+        # If the line names only one snapshot, it is compared with the target.
         named = [*left, *own] if len(left) == 1 else left
     else:
         named = [*own, *left]
@@ -125,7 +127,7 @@ def answer_about(command: AnyCommand, target: Subject, words: list[str], open: O
 
 
 def own_words(words: Sequence[str]) -> list[str]:
-    """Return the words before ``--``; those after it belong to another program."""
+    """Return the words before ``--``. The words after it belong to another program."""
     return list(words[: words.index(START)]) if START in words else list(words)
 
 
@@ -155,8 +157,10 @@ def _of_snapshot(answer: Callable[..., Any], path: str, looks: tuple[Look, ...],
 
 
 def _without_memory(line: Line, target: Subject, error: NotPermitted) -> Result:
-    """Answer about a process whose mappings may not be read, with what any user may know, if the command has such an
-    answer; the reason is printed on standard error. Otherwise raises the error."""
+    """Answer about a process whose mappings must not be read, with what any user may know. Print the reason on standard
+    error.
+
+    Raises ``error`` if the command has no such answer."""
     if isinstance(target, (str, Stored)) or int(str(target)) == os.getpid() or line.command.without_memory is None:
         raise error
     try:
@@ -180,22 +184,22 @@ def _about_two_targets(line: Line) -> Result:
 
 
 def _with_late_warnings(answered: Result, heap: Heap, known: int) -> Result:
-    """Return the result with the warnings after the first ``known``, which came when the process was released or its
-    copy ended."""
+    """Return the result with the heap's warnings after the first ``known``. They were added when the process was
+    released or its copy ended."""
     return with_warnings(answered, heap.target.warnings[known:])
 
 
 def _about_looks(line: Line) -> Result:
-    """Compare the words of the line: each is a snapshot, or a process or core that is read now."""
+    """Compare snapshots. Each word of the line names one, or a process or core that is read now."""
     if len(line.words) < 2:
         raise line.error(f"what should be compared? Give two or more snapshots, processes or cores ({line.help})")
-    # Imported on use: imports take most of a command's start-up time.
+    # Imported here, because imports take most of a command's start-up time.
     from gdbheap.snapshots.file import is_snapshot, read
 
-    # If a snapshot has all blocks, read those of the process that it is compared with too.
+    # If a snapshot lists all blocks, all blocks are also read from the processes with which it is compared.
     files = {word: read(word) for word in line.words if is_snapshot(word)}
     with_blocks = any(look.columns is not None for look in files.values())
-    # Hold all of them before the first is read, which may take long.
+    # Hold all processes before the first is read, because reading may take long.
     named = {word: line.subject(word) for word in line.words if word not in files}
     looks = [files[word] if word in files else _look(line, named[word], with_blocks) for word in line.words]
     return ask_about_looks(line.command, looks, line.options)
@@ -213,12 +217,12 @@ def _about_programs(line: Line) -> Result:
     if line.started and (
         line.words or not isinstance(line.options, Several) or line.options.name or line.options.cgroup
     ):
-        raise line.error("either processes, or a command that is started")
+        raise line.error("give either processes or a command after --")
     return ask_of(line.command, _programs(line), [], line.options)
 
 
 def _programs(line: Line) -> Programs:
-    """Return the processes that the line means. Raises UsageError for a word that is none."""
+    """Return the processes that the line names or chooses by options. Raises UsageError for a word that names none."""
     from gdbheap.host.open_files import allow_many
     from gdbheap.targets.chosen_processes import Programs
 
@@ -235,8 +239,10 @@ def _programs(line: Line) -> Programs:
 
 
 def _found(line: Line, word: str) -> Named | str:
-    """Return the process that a word names, held, or the path of a core; an id without a process is returned as it is,
-    since it may be one of many. Raises GdbheapError."""
+    """Return what a word names: a process, which is held from now on, or the path of a core.
+
+    If there is no process with this id, or it cannot be held, return the id, because the line may name many processes.
+    Raises GdbheapError."""
     number = parse_target(word)
     try:
         return line.subject(word)
@@ -245,15 +251,15 @@ def _found(line: Line, word: str) -> Named | str:
 
 
 def _process(line: Line, word: str) -> Named:
-    """Return the process that a word names. Raises UsageError for a path."""
+    """Return the process that a word names. Raises UsageError if the word is a path."""
     target = _found(line, word)
     if isinstance(target, str):
-        raise line.error(f"{target} is no process")
+        raise line.error(f"{target} is not a process")
     return target
 
 
 def _about_reported(line: Line) -> Result:
-    """Answer about one target, snapshots, a trace, recordings or processes, whichever the words are."""
+    """Answer about what the words name: one target, snapshots, a trace, recordings, or processes."""
     from gdbheap.sampling.series import is_series
     from gdbheap.snapshots.file import is_snapshot, read
     from gdbheap.tracing.log import is_call_log
@@ -278,11 +284,11 @@ def _about_reported(line: Line) -> Result:
 
 def _refuse_clone(line: Line) -> None:
     if line.extra.clone:
-        raise line.error("--clone is for one process")
+        raise line.error("--clone needs one process")
 
 
 def _about_live(line: Line) -> Result:
-    """Answer about a process while it runs, or about a command that is started."""
+    """Answer about a process while it runs, or about a command that gdbheap starts."""
     from gdbheap.targets.following import LocalProcess, Program
 
     if line.started:
@@ -297,7 +303,7 @@ def _about_live(line: Line) -> Result:
         _check_noun(word)
     target = line.subject(word)
     if isinstance(target, str):
-        raise line.error(f"{target} is no process: only a live one can be followed")
+        raise line.error(f"{target} is not a process: only a live process can be followed")
     _take_argument(line, rest)
     process = LocalProcess(target)
     return ask_about_process(line.command, process, line.options)
@@ -316,13 +322,13 @@ def _about_files(line: Line) -> Result:
 
 def _about_log(line: Line) -> Result:
     if not line.words:
-        raise line.error(f"which log? ({line.help} tells more)")
+        raise line.error(f"which trace? ({line.help} tells more)")
     _refuse_words(line, line.words[1:])
     return ask_of(line.command, line.words[0], [], line.options)
 
 
 def _about_source(line: Line) -> Result:
-    """Answer a query about one target, snapshot or exported folder."""
+    """Answer a query about a target, a snapshot or an export folder."""
     if line.extra.coredump is None and line.words and is_folder(line.words[0]):
         from gdbheap.export.source import Source
 
@@ -336,7 +342,7 @@ def _about_source(line: Line) -> Result:
 
 
 def _no_target(_names: Collection[str], _graph: bool | None) -> Gathered:
-    raise UsageError("a folder has its tables already")
+    raise UsageError("a folder already has its tables")
 
 
 def _about_sources(line: Line) -> Result:
@@ -370,8 +376,8 @@ def _about_sources(line: Line) -> Result:
 
 
 def _source(line: Line, target: Subject, met: list[TargetInfo]) -> Source:
-    """Return a source that opens the target when its tables are wanted, and releases it then. ``met`` gets what is
-    known about the target."""
+    """Return a source that opens the target only when its tables are wanted, and releases it afterwards. ``met``: a
+    list to which facts about the target are then added."""
     from gdbheap.export.gathered import gather, gather_look
     from gdbheap.export.source import Source
     from gdbheap.report.words.findings import words_of
@@ -384,7 +390,7 @@ def _source(line: Line, target: Subject, met: list[TargetInfo]) -> Source:
             with shown_for(heap):
                 found = gather(heap, words_of, names, graph)
             info, known = TargetInfo.of([heap]), len(heap.target.warnings)
-        # Some warnings come when the process is released.
+        # Some warnings are added only when the process is released.
         met.append(dataclasses.replace(info, warnings=[*info.warnings, *heap.target.warnings[known:]]))
         return found
 
@@ -408,7 +414,7 @@ def _source(line: Line, target: Subject, met: list[TargetInfo]) -> Source:
 
 
 def _together(met: Sequence[TargetInfo]) -> TargetInfo:
-    """Return the info of one target; for several, what concerns a reader of all."""
+    """Return the info of one target. For several targets, merge their infos."""
     if len(met) == 1:
         return met[0]
     warnings = list(dict.fromkeys(warning for info in met for warning in info.warnings))
@@ -419,7 +425,7 @@ def _together(met: Sequence[TargetInfo]) -> TargetInfo:
 
 
 def _about_session(line: Line) -> Result:
-    """Answer the commands of a session, which print their own documents: the session itself has none."""
+    """Answer the commands of a session. They print their own documents, so the session itself has none."""
     from gdbheap.commands.shell.conversation import Talk
     from gdbheap.commands.shell.kept import Kept
 
@@ -456,11 +462,11 @@ ANSWERS: dict[Needs[Any], Callable[[Line], Result]] = {
 
 
 def _targets(line: Line) -> list[Subject]:
-    """Return the processes and cores that a line names, and take the words after them as the command's argument."""
+    """Return the processes and cores that a line names. The words after them become the command's argument."""
     count = line.command.needs.targets
     if line.extra.coredump is not None:
         if count != 1:
-            raise line.error("--coredump stands for the one target of a command, and this one has several")
+            raise line.error("--coredump replaces one target, but this command needs several")
         _take_argument(line, line.words)
         return [Stored(line.extra.coredump)]
     named, rest = line.words[:count], line.words[count:]
@@ -484,7 +490,7 @@ def _may_be_target(word: str) -> bool:
 
 
 def _check_noun(target: str) -> None:
-    """Raise UsageError for a target that could be a noun and is not a file: it was meant as a noun."""
+    """Raise UsageError if a word in the target's place looks like a noun and is not the name of a file."""
     if target.isidentifier() and find_file(target) is None:
         meant = did_you_mean(target, COMMANDS)
         what = f"{target!r} is no command, no process and no file{meant}"
@@ -492,7 +498,8 @@ def _check_noun(target: str) -> None:
 
 
 def _take_argument(line: Line, words: list[str]) -> None:
-    """Set the command's argument: the address, or the file, function or query. Raises UsageError."""
+    """Set the command's argument from the words after the target: an address, a file, a function or a query. Raises
+    UsageError."""
     for kind, argument, name in ((Filed, FILE, "file"), (Called, FUNCTION, "function"), (Queried, QUERY, "query")):
         if isinstance(line.options, kind):
             _refuse_words(line, words[1:], words)
@@ -525,39 +532,40 @@ def _refuse_words(line: Line, words: list[str], shown: list[str] | None = None) 
 
 
 def _refuse_call(line: Line, target: Subject) -> None:
-    """Raise UsageError if a call would have to be made into a core or a copy."""
+    """Raise UsageError if the command would call a function in a core or in a copy."""
     call = line.command.call_for(line.options)
     if isinstance(target, (str, Stored)) and line.command.needs is PROCESS:
         name = name_of(target)
-        # Imported on use: imports take most of a command's start-up time.
+        # Imported here, because imports take most of a command's start-up time.
         from gdbheap.tracing.log import is_call_log
 
-        then = f"; 'gdbheap calls {name}' says what its calls add up to" if is_call_log(name) else ""
-        raise line.error(f"{name} is no process: only a live one can be asked itself{then}")
+        then = f"; 'gdbheap calls {name}' summarizes the trace" if is_call_log(name) else ""
+        raise line.error(f"{name} is not a process: this command calls a function in a live process{then}")
     if isinstance(target, (str, Stored)) and call is not None:
         raise line.error(call.on_core)
     if line.extra.clone and call is not None:
-        raise line.error("a copy is not asked itself: leave out --clone")
+        raise line.error("this command calls into the process: leave out --clone")
 
 
 def _refuse_extra(line: Line, target: Subject) -> None:
-    """Raise UsageError for options without effect: those of cores for a process, and --clone for a core."""
+    """Raise UsageError for options without effect: --exe and --sysroot for a process, --clone for a core."""
     is_core = isinstance(target, (str, Stored))
     if is_core and line.extra.clone:
-        raise line.error("--clone is for a process")
+        raise line.error("--clone needs a process")
     if not is_core and (line.extra.exe is not None or line.extra.sysroot is not None):
-        raise line.error("--exe and --sysroot are for a core")
+        raise line.error("--exe and --sysroot need a core")
 
 
 def _calls(line: Line, heap: Heap) -> LocalCalls | None:
-    """Return the means to call functions of the target; None unless it is a process held by our own tracer."""
+    """Return what can call functions in the target; None if the command calls none, or if gdbheap does not trace the
+    target."""
     from gdbheap.targets.process import Process
 
     target = heap.target
     if line.command.call is None or not isinstance(target, Process) or target.tracer is None:
         return None
     from gdbheap.commands.inferior_calls.local_calls import (
-        LocalCalls,  # Few commands call: the others start faster without.
+        LocalCalls,  # Few commands make calls: the others start faster without this.
     )
 
     return LocalCalls(target, target.tracer)

@@ -1,4 +1,4 @@
-"""The lines of a session: split them into words, find the command, complete them."""
+"""Handle lines of a session: split them into words, find the command, complete them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gdbheap.files import open_folder
 __all__ = ["HELP", "OFFERED", "OWN", "QUIT", "REFRESH", "completions", "find_command", "split"]
 
 HELP, REFRESH, QUIT = "help", "refresh", ("quit", "exit")
-# The words that a session handles itself, with their texts in help.
+# The words that a session itself understands, with their texts for help.
 OWN = {
-    HELP: "show this list; help NOUN explains a command, help options the options",
+    HELP: "show this list; 'help NOUN' explains a command, 'help options' the options",
     REFRESH: "read the target as it is now",
-    **dict.fromkeys(QUIT, "end the session; Ctrl-D too"),
+    **dict.fromkeys(QUIT, "end the session, like Ctrl-D"),
 }
-# The same commands as in gdb, which has one target too.
+# The same commands as in gdb, because a session has only one target, as gdb has.
 OFFERED = tuple(noun for noun in COMMANDS if noun not in SHELL_ONLY)
 PATHS = ("FILE", "FOLDER")
 MOST_PATHS = 1000
@@ -32,7 +32,7 @@ COMMENT = "#"
 
 
 def split(line: str) -> list[str]:
-    """Split a line into words; empty for an empty line or a comment. Raises UsageError for an open quote."""
+    """Split a line into words; empty for an empty line or a comment. Raises UsageError if a quote is not closed."""
     if line.lstrip().startswith(COMMENT):
         return []
     try:
@@ -47,13 +47,13 @@ def find_command(words: list[str]) -> tuple[AnyCommand, list[str]]:
     if noun in OFFERED:
         return COMMANDS[noun], rest
     if noun in COMMANDS:
-        raise UsageError(f"{noun}: a command of its own, not of a session: {COMMANDS[noun].shell_name}, in a shell")
-    raise UsageError(f"{noun!r} is no command here{did_you_mean(noun, OFFERED)} ('{HELP}' lists them)")
+        raise UsageError(f"{noun} does not work in a session: type {COMMANDS[noun].shell_name} in a shell")
+    raise UsageError(f"{noun!r} is no command here{did_you_mean(noun, OFFERED)} ('{HELP}' lists the commands)")
 
 
 def _noun(words: list[str]) -> tuple[str, list[str]]:
-    """Return the noun and the words after it. "heap" or "gdbheap" may precede the noun, or stand alone, as options
-    may."""
+    """Return the noun and the words after it. "heap" or "gdbheap" may come before the noun. A line without a noun means
+    the command ``heap``."""
     left = words[1:] if words[:1] in ([GDB], [SHELL]) else words
     if not left or left[0].startswith("-"):
         return HEAP_NOUN, left
@@ -61,7 +61,7 @@ def _noun(words: list[str]) -> tuple[str, list[str]]:
 
 
 def completions(before: str, last: str) -> list[str]:
-    """Return the completions of ``last``. ``before``: the text before it on the line."""
+    """Return the completions of the word ``last``. ``before``: the text before it on the line."""
     words = before.split()
     about_help = words[:1] == [HELP]
     words = words[1:] if about_help else words
@@ -95,7 +95,8 @@ def _starting(words: list[str], last: str) -> list[str]:
 
 
 def _paths(start: str) -> Iterator[str]:
-    """Yield the paths that begin like this. Those that need quotes, such as escape sequences, are left out."""
+    """Yield the paths that begin with ``start``. Paths that would need quotes, such as those with escape sequences, are
+    left out."""
     folder, name = os.path.split(start)
     try:
         number = open_folder(os.path.expanduser(folder) or ".")
@@ -108,7 +109,7 @@ def _paths(start: str) -> Iterator[str]:
         return
     finally:
         os.close(number)
-    # A "~" alone would need quotes too.
+    # Only a "~" at the beginning needs no quotes.
     yield from sorted(path for path in found if shlex.quote(rest := path.removeprefix("~")) == rest)
 
 
@@ -117,5 +118,5 @@ def _is_meant(entry: os.DirEntry[Any], name: str) -> bool:
 
 
 def _path(folder: str, entry: os.DirEntry[str]) -> str:
-    # Do not follow a link: its file system may never answer.
+    # Do not follow a link, because its file system may never answer.
     return os.path.join(folder, entry.name) + ("/" if entry.is_dir(follow_symlinks=False) else "")

@@ -1,4 +1,4 @@
-"""The declaration of a command, from which both parsers (gdb's and the shell's), completion and help are made."""
+"""The declaration of a command. The parsers of gdb and the shell, completion and help are made from it."""
 
 from __future__ import annotations
 
@@ -51,21 +51,21 @@ GDB = "heap"
 SHELL = "gdbheap"
 OPTIONS = "options"
 """The word after ``help`` that explains the options of all commands."""
-NOTHING_LISTED = "change nothing here"
+NOTHING_LISTED = "have no effect here"
 
 
 @dataclass(frozen=True)
 class Argument:
-    """The argument after the noun, besides a shell's TARGET. A command has at most one."""
+    """The argument of a command that follows the noun (in a shell, the noun and TARGET). A command has at most one."""
 
     metavar: str
     help: str
 
 
 FILE = Argument("FILE", "write to FILE, or to standard output (-)")
-QUERY = Argument("QUERY", "ask this query of DuckDB's, in quotation marks")
+QUERY = Argument("QUERY", "run this SQL query (DuckDB), in quotation marks")
 FUNCTION = Argument("FUNCTION", "choose malloc, calloc, realloc or free")
-ADDRESS = Argument("ADDRESS", "choose a block: 0x…, decimal, holder's name, in gdb any expression")
+ADDRESS = Argument("ADDRESS", "choose a block: 0x…, decimal, a holder's name, or in gdb any expression")
 SOME_ADDRESS = Argument("[ADDRESS]", ADDRESS.help)
 
 
@@ -73,9 +73,9 @@ SOME_ADDRESS = Argument("[ADDRESS]", ADDRESS.help)
 class Shown(Generic[Answer, Chosen]):
     """An answer with everything that a renderer needs.
 
-    ``answer``: sorted and cut; ``raw``: the whole answer; ``left_out``: how many rows were cut; ``damage``: found on
-    the way (gdbheap.targets.target.Damage); ``options``: what was asked for. Their texts are printable: no name of a
-    target has a line break or an escape sequence. ``raw`` alone is as it was."""
+    ``answer``: sorted and cut; ``raw``: the whole answer; ``left_out``: how many rows were cut; ``damage``: damage that
+    was found (gdbheap.targets.target.Damage); ``options``: the command's options. All texts are printable: names of a
+    target have no line breaks or escape sequences. Only the texts of ``raw`` are unchanged."""
 
     answer: Answer
     raw: Answer
@@ -86,7 +86,7 @@ class Shown(Generic[Answer, Chosen]):
 
     @property
     def whole(self) -> Answer:
-        """The printable answer before it was cut, made on use because it may have millions of rows."""
+        """The whole answer with printable texts. It is made on use, because it may have millions of rows."""
         return printable_record(self.raw)
 
 
@@ -98,8 +98,9 @@ def _always(_options: object) -> bool:
 class Call(Generic[Chosen, Answer]):
     """A call into the process that a command makes if its options ask for it.
 
-    ``make``: calls and answers; ``wanted``: returns whether the options ask for the call, and raises UsageError for
-    options that exclude each other; ``on_core``: the message if the call is wanted and there is only a core."""
+    ``make``: makes the call and returns the answer; ``wanted``: returns whether the options ask for the call, and
+    raises UsageError if options exclude each other; ``on_core``: the error message if the call is wanted but the target
+    is a core."""
 
     purpose: Purpose
     make: Callable[[Heap, Calls, Chosen], Answer]
@@ -109,22 +110,23 @@ class Call(Generic[Chosen, Answer]):
 
 @dataclass(frozen=True)
 class Command(Generic[Subject, Chosen, Answer]):
-    """A command: its words, its options, what it needs, and the functions that answer and render.
+    """A command: its texts, its options, its subject, and the functions that answer and render.
 
-    ``summary``: one sentence without its full stop; ``text``: what a reader needs to read the answer; ``details``:
-    Markdown for docs/commands.md and the manual page only; ``headings``: groups of options in help, each heading with
-    its names.
+    ``summary``: one sentence without its full stop; ``text``: what a reader needs to understand the answer;
+    ``details``: Markdown that is only in docs/commands.md and the manual page; ``headings``: the headings of groups of
+    options in the help, each with the names of its options.
 
-    ``options``: the dataclass of its options, ``Common`` or a subclass. ``rows``: the name of the answer's list for
-    --sort and --top ("" for none; an answer without that list sorts and cuts itself); if there are several kinds of
-    answers, that of the kind ``listing``. ``sorts_rows``: whether --sort sorts that list, too. ``listed``: the word for
-    what --top counts ("" if it counts nothing). ``sorts``: by KEY, the value that a row is sorted by, largest first;
-    the first KEY is the default. ``top``: the default of --top, None for all rows.
+    ``options``: the dataclass of its options, ``Common`` or a subclass. ``rows``: the name of the list in the answer
+    that --sort and --top change ("" for none; an answer without this list sorts and cuts itself); if answers are of
+    several kinds, it is the list of the kind ``listing``. ``sorts_rows``: whether --sort applies to this list.
+    ``listed``: the word for what --top counts ("" if it counts nothing). ``sorts``: for each KEY of --sort a function
+    that returns the value by which a row is sorted, largest first; the first KEY is the default. ``top``: the default
+    of --top, None for all rows.
 
-    ``call``: a call into the process. ``writes``: an option makes it write a file. ``lists_damage``: its table has all
-    damage; other commands list damage below theirs. ``program``: the only program that it supports ("" for all).
-    ``without_memory``: answers about a process of which only public facts can be read; None if it cannot.
-    ``of_snapshot``: answers from a snapshot and its path; None if it cannot."""
+    ``call``: a call into the process. ``writes``: the command can write a file. ``lists_damage``: its table lists all
+    damage; for other commands, damage is listed below the answer. ``program``: the only program that it supports (""
+    for all). ``without_memory``: answers about a process of which only public facts can be read; None if the command
+    cannot. ``of_snapshot``: answers from a snapshot and its path; None if the command cannot."""
 
     noun: str
     summary: str
@@ -151,37 +153,38 @@ class Command(Generic[Subject, Chosen, Answer]):
 
     @property
     def name(self) -> str:
-        """The words that call it in gdb, such as "heap holes"; for a command that gdb lacks, those in a shell."""
+        """The command's name in gdb, such as "heap holes". A command that gdb does not have has its name in a shell."""
         return self.shell_name if self.needs.shell_only else f"{GDB} {self.noun}".strip()
 
     @property
     def shell_name(self) -> str:
-        """The words that call it in a shell, such as "gdbheap holes"."""
+        """The command's name in a shell, such as "gdbheap holes"."""
         return f"{SHELL} {self.noun}".strip()
 
     @property
     def argument(self) -> Argument | None:
-        """The argument after the noun; None without one."""
+        """The argument of the command; None if it has none."""
         return next((argument for kind, argument in ARGUMENTS.items() if issubclass(self.options, kind)), None)
 
     def call_for(self, options: Chosen) -> Call[Chosen, Answer] | None:
-        """Return the call that these options ask for, or None. Raises UsageError if they exclude each other."""
+        """Return the call that these options ask for; None if they ask for none. Raises UsageError if options exclude
+        each other."""
         return self.call if self.call is not None and self.call.wanted(options) else None
 
     @property
     def own_options(self) -> tuple[Option, ...]:
-        """The options that it declares itself; those that write trees for other programs come last."""
+        """The options that only this command declares. Those that write trees for other programs come last."""
         own = [option for option in options_of(self.options) if option not in options_of(Common)]
         return tuple(sorted(own, key=lambda option: option in options_of(Pictured)))
 
     @property
     def listing_options(self) -> tuple[Option, ...]:
-        """--top and --sort, if they have an effect."""
+        """--top and --sort, each if it has an effect on this command."""
         return (*([_top_option(self)] if self.listed else []), *([_sort_option(self)] if len(self.sorts) > 1 else []))
 
     @property
     def all_options(self) -> tuple[Option, ...]:
-        """The options of this command, then the common ones."""
+        """The options of this command, then those of all commands."""
         return (*self.own_options, _top_option(self), _sort_option(self), *options_of(Common))
 
 

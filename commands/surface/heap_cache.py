@@ -1,4 +1,4 @@
-"""The heap of one stop, kept for the next command until the target may have changed. Imports no gdb."""
+"""Keep the heap of a stop for the next command, until the target may have changed. Imports no gdb."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ __all__ = ["HeapCache"]
 
 
 class HeapCache:
-    """Keeps one heap for each inferior."""
+    """The kept heaps, one for each inferior."""
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[Hashable, Heap]] = {}
 
     def heap(self, inferior: int, key: Hashable, make: Callable[[], Heap]) -> Heap:
-        """Return the heap that was made for this inferior and key, or make one. ``key``: what the inferior is, its
-        process or its core's file."""
+        """Return the kept heap of an inferior. If it was made for another ``key``, make a new one.
+
+        ``key``: what identifies the inferior's target: its process or its core."""
         found = self._kept.get(inferior)
         if found is None or found[0] != key:
             self.drop(inferior)

@@ -1,4 +1,4 @@
-"""The help of a command, made from its declaration for gdb, the shell and docs/commands.md."""
+"""Make the help of a command from its declaration, for gdb, the shell and docs/commands.md."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ __all__ = [
     "options_help",
 ]
 
-# The columns of a line, and of options' names before their help; a longer name shifts its own help.
+# The columns of a line; and the columns for the names of options. The help of a longer name begins further right.
 WIDTH, NAMES = 78, 20
 START = "--"
-# Parts that are not wrapped: a default, and a quoted command.
+# Texts inside which a line is not broken: a default, and a quoted command.
 WHOLE = re.compile(r"\[default[^]]*\]|(?:pip install )?'(?:gdb)?heap[^']*'")
 NO_GROUPS: Mapping[str, Sequence[str]] = MappingProxyType({})
-# --top and --sort in general.
+# --top and --sort, as they are for all commands.
 LISTING = (
-    Option("--top", "N", "list at most N rows; 0 or 'all': all", details="--json lists all rows without it."),
+    Option("--top", "N", "list at most N rows; 0 or 'all': no limit", details="It also cuts the rows of --json."),
     Option("--sort", "KEY", "sort by KEY, largest first; names in alphabetical order"),
 )
 
@@ -44,8 +44,8 @@ def help_text(
 ) -> str:
     """Return the help of a command: a sentence, the usage, a line for each option, an example.
 
-    ``subject``: what is typed between the noun and the rest; None for nothing, unless only a shell has the command.
-    ``groups``: the nouns that may follow it, by the titles of their groups."""
+    ``subject``: what is typed after the noun (a shell's TARGET), None for nothing; a command that exists only in a
+    shell always has it. ``groups``: the nouns that may follow, by the titles of their groups."""
     subject = subject or _own_subject(command)
     called = prog or command.name
     caller = SHELL if subject else called.split()[0]
@@ -61,7 +61,8 @@ def help_text(
 
 
 def help_of_its_own(command: AnyCommand) -> str:
-    """Return the part of the help that is the command's own, as in gdb, or as in a shell if gdb lacks the command."""
+    """Return the part of a command's help that is not about common options, for docs/commands.md: as in gdb, or as in a
+    shell if gdb does not have the command."""
     subject = _own_subject(command)
     entries = [*_entries(command)]
     lines = [*_head(command, command.name, subject), *entries, *([""] if entries else []), *_about(command)]
@@ -69,25 +70,25 @@ def help_of_its_own(command: AnyCommand) -> str:
 
 
 def options_help(caller: str, extra: Sequence[Option] = ()) -> str:
-    """Return the help of the options that all commands have. ``caller``: the first word of a command; ``extra``: a
-    shell's additional options."""
+    """Return the help of the options that all commands have. ``caller``: the first word of commands; ``extra``: the
+    options that only a shell has."""
     target = " TARGET" if extra else ""
     lines = ["Explain the options that most commands have.", "", f"Usage: {caller} COMMAND{target} [options]", ""]
     for option in (*LISTING, *options_of(Common), *extra):
         lines += option_entry(option, NAMES)
-    sizes = "A SIZE is bytes, or has a unit: K, M, G or T (powers of 1024). A TIME is seconds, or has a unit: ms, s, m,"
-    lines += ["", *_filled(f"{sizes} h or d.")]
+    sizes = "A SIZE is a number of bytes, or has a unit: K, M, G or T (powers of 1024). A TIME is a number of seconds,"
+    lines += ["", *_filled(f"{sizes} or has a unit: ms, s, m, h or d.")]
     example = f"{caller} holes 1234 --top=5 --json" if extra else f"{caller} holes --top=5 --json"
     return "\n".join([*lines, "", f"Example: {example}", "More: docs/commands.md#options-of-every-command"])
 
 
 def anchor(command: AnyCommand) -> str:
-    """Return the anchor of the command's section in docs/commands.md."""
+    """Return the anchor of a command's section in docs/commands.md."""
     return command.name.replace(" ", "-")
 
 
 def option_entry(option: Option, column: int) -> list[str]:
-    """Return the lines of an option with its details. ``column``: the width of the names."""
+    """Return the lines for an option, with its details. ``column``: the width of the column of names."""
     details = f". {option.details}" if option.details else ""
     return _entry(option.spelling, f"{option.help}{details}", column)
 
@@ -101,7 +102,7 @@ def _head(command: AnyCommand, called: str, subject: Needs[Any] | None) -> list[
 
 
 def _usage(command: AnyCommand, called: str, subject: Needs[Any] | None) -> str:
-    """Return the usage, such as "heap holes [options]": required words come first."""
+    """Return the usage of a command, such as "heap holes [options]". Words that are required come first."""
     words = subject.words if subject else command.needs.in_gdb
     needed = [option.spelling for option in command.own_options if option.needed]
     argument = command.argument.metavar if command.argument else ""
@@ -110,14 +111,14 @@ def _usage(command: AnyCommand, called: str, subject: Needs[Any] | None) -> str:
 
 
 def _line(called: str, words: str, rest: Sequence[str]) -> str:
-    """Return a line as it is typed: the target follows the noun, or comes last if it may be another program's command
+    """Return the usage as one line. The target follows the noun, but comes last if it may be another program's command
     line."""
     ordered = [called, *rest, words] if START in words else [called, words, *rest]
     return " ".join(word for word in ordered if word)
 
 
 def _entries(command: AnyCommand) -> Iterator[str]:
-    """Yield the lines of the argument and of the command's own options, under headings if it has some."""
+    """Yield the lines for the command's argument and for the options that only it has, below headings if it has any."""
     options = {option.name: option for option in (*command.own_options, *command.listing_options)}
     argument = command.argument
     titles = [option.spelling for option in options.values()] + ([argument.metavar] if argument else [])
@@ -135,7 +136,7 @@ def _about(command: AnyCommand) -> list[str]:
 
 
 def _example(command: AnyCommand, called: str, subject: Needs[Any] | None) -> Iterator[str]:
-    """Yield the example as it is typed here: in a shell the target follows the noun."""
+    """Yield the line with the example, as it is typed in gdb or in a shell, where the target follows the noun."""
     target = subject.example if subject else ""
     yield f"Example: {_line(called, target, [command.example[len(command.name) :].strip()])}"
 
@@ -145,7 +146,7 @@ def _filled(text: str, later: str = "") -> list[str]:
 
 
 def _entry(title: str, text: str, column: int) -> list[str]:
-    """Return the lines of a name with its text next to it."""
+    """Return the lines for a name, with its text in the next column."""
     return _wrapped(text, f"  {title:<{column}}  ", " " * (column + 4))
 
 

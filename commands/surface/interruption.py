@@ -1,4 +1,4 @@
-"""Commands that run until Ctrl-C and then answer: it is not an error for them."""
+"""Let a command run until Ctrl-C and then answer. Ctrl-C is not an error for such a command."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def until_told() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether Ctrl-C or SIGTERM came within the block.
+    """Yield a function that returns whether Ctrl-C or SIGTERM came inside the block.
 
-    The first signal interrupts nothing, a second one has its usual effect. Inside gdb, which handles signals itself,
+    The first signal interrupts nothing. A second one has its usual effect. Inside gdb, which handles signals itself,
     the function always returns False."""
     told = threading.Event()
     if not _is_ours():
@@ -34,7 +34,7 @@ def until_told() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
     for number in ENDING:
-        # An ignored signal, as for a shell's background job, stays ignored.
+        # A signal that is ignored, as in a shell's background job, stays ignored.
         if before[number] is not signal.SIG_IGN:
             signal.signal(number, note)
     try:
@@ -44,6 +44,6 @@ def until_told() -> Iterator[Callable[[], bool]]:
 
 
 def _is_ours() -> bool:
-    """Return whether Python handles the signals: a debugger that embeds it does not let it."""
+    """Return whether Python handles the signals. If a debugger embeds Python, the debugger handles them."""
     main = threading.current_thread() is threading.main_thread()
     return main and None not in map(signal.getsignal, ENDING)

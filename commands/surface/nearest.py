@@ -8,8 +8,8 @@ __all__ = ["did_you_mean"]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence that suggests the most similar known word; "" if none is similar."""
-    # Imported on use: it takes some milliseconds, which only a wrong word must pay for.
+    """Return the end of a sentence that suggests the known word that is most similar; "" if none is similar."""
+    # Imported here, because the import takes some milliseconds and is needed only for a wrong word.
     from difflib import get_close_matches
 
     found = get_close_matches(word, [one for one in known if one], 1)

@@ -1,4 +1,4 @@
-"""The kinds of subjects that commands need: one target, two targets, processes, files, or nothing."""
+"""The kinds of subjects that a command may need: one target, two targets, processes, files, or nothing."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ Subject = TypeVar("Subject")
 
 
 class Conversation(Protocol):
-    """Commands about one target, read and answered one after another."""
+    """A sequence of commands about one target, which are read and answered one after another."""
 
     def run(self) -> int:
-        """Answer commands until there are no more. Returns the exit status."""
+        """Answer commands until there are no more. Return the exit status."""
 
 
 @dataclass(frozen=True, eq=False)
 class Needs(Generic[Subject]):
-    """The first argument of a command's ``answer``. gdb and the shell each offer the commands whose needs
-    they can meet.
+    """What a command needs as its subject, the first argument of its ``answer``. gdb and the shell each have the
+    commands whose needs they can meet.
 
-    ``words``, ``example``: follow the noun in a shell's usage and example; ``targets``: how many of the words are
-    processes or cores; ``in_gdb``: follows the noun in gdb, which has a target already; ``starts``: the line may end
-    with ``-- COMMAND``, which is started; ``shell_only``: gdb cannot meet it."""
+    ``words``, ``example``: what follows the noun in a shell's usage and example; ``targets``: how many of these words
+    are processes or cores; ``in_gdb``: what follows the noun in gdb, which already has a target; ``starts``: the line
+    may end with ``-- COMMAND``, which gdbheap starts; ``shell_only``: gdb cannot meet the need."""
 
     what: str
     words: str
@@ -71,7 +71,7 @@ TWO_TARGETS: Needs[tuple[Heap, Heap]] = Needs(
 LOOKS: Needs[tuple[Look, ...]] = Needs(
     "snapshots, processes or cores", "BEFORE AFTER…", "first.heap", 0, "BEFORE [AFTER…]"
 )
-# The options of these commands are a ``Several``.
+# The options of a command with this need are a ``Several``.
 PROCESSES: Needs[Programs] = Needs("processes", "[TARGET…]", "1234", 0, shell_only=True)
 MAYBE_PROCESS: Needs[Programs] = Needs("a live process, or none", "[TARGET]", "1234", 0, shell_only=True)
 PROGRAMS: Needs[Programs] = Needs(
@@ -80,28 +80,29 @@ PROGRAMS: Needs[Programs] = Needs(
 FOLLOWED: Needs[Live] = Needs(
     "a live process, or a command that is started", "TARGET|-- COMMAND", "1234", 0, starts=True
 )
-# The function follows: malloc, calloc, realloc or free.
+# The function comes after the target: malloc, calloc, realloc or free.
 CALLED: Needs[LocalProcess] = Needs("a live process", "TARGET", "1234", 0)
-# The subject is the words of the command.
+# The subject is the words of the command that is started.
 STARTED: Needs[tuple[str, ...]] = Needs(
     "a command that is started", "-- COMMAND", "-- COMMAND", 0, starts=True, shell_only=True
 )
-# The subject is the log's path.
-LOG: Needs[str] = Needs("a log of calls", "FILE", "calls.log", 0, shell_only=True)
+# The subject is the path of the log.
+LOG: Needs[str] = Needs("a trace", "FILE", "calls.log", 0, shell_only=True)
 FILES: Needs[tuple[str, ...]] = Needs("files", "FILE…", "FILE", 0, shell_only=True)
-# One target, snapshots, the path of a trace, the paths of recordings, or processes. The options are a ``Several``.
+# The subject is one target, snapshots, the path of a trace, the paths of recordings, or processes. The options are a
+# ``Several``.
 REPORTED: Needs[Heap | tuple[Look, ...] | str | list[str] | Programs] = Needs(
-    "a process or a core, snapshots, a log of calls, series, or several processes",
+    "a process or a core, snapshots, a trace, recordings, or several processes",
     "TARGET…",
     "1234",
     1,
     shell_only=True,
 )
-# The target is kept from one command to the next.
+# The subject keeps its target from one command to the next.
 SESSION: Needs[Conversation] = Needs("a process or a core", "TARGET", "1234", 1, shell_only=True)
 SOURCE: Needs[Source] = Needs(
     "a process, a core, a snapshot or a folder of gdbheap export", "TARGET", "1234", 1, shell_only=True
 )
-# The options of these commands are a ``Several``.
+# The options of a command with this need are a ``Several``.
 SOURCES: Needs[Sequence[Source]] = Needs("processes, cores or snapshots", "[TARGET…]", "1234", 1, shell_only=True)
 NOTHING: Needs[None] = Needs("no target", "", "", 0, shell_only=True)

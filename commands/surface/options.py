@@ -1,7 +1,7 @@
-"""Options: each is a field of a command's own dataclass, which declares its name, type, default and help once.
+"""Options of commands. Each is a field of a command's dataclass, which declares its name, type, default and help once.
 
-Parsers, both helps, completion and docs/commands.md are made from these fields. The type checker reports a command that
-reads an undeclared option."""
+Parsers, the help in gdb and in the shell, completion and docs/commands.md are made from these fields. The type checker
+reports a command that reads an option which it does not declare."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ PICTURES = ("folded", "svg", "speedscope", PPROF)
 
 @dataclass(frozen=True)
 class Option:
-    """An option.
+    """An option of a command.
 
-    ``metavar``: "" for a switch; ``key``: the field that it sets; ``bare``: its value if none is typed, None if one is
-    required; an option with ``bare`` takes its value only after "=". ``needed``: the command refuses without it.
-    ``help``: a verb and at most twelve words, with the default in brackets; ``details``: sentences for where there is
-    more room."""
+    ``metavar``: stands for the value in usage lines, "" for a switch; ``key``: the field that it sets; ``bare``: its
+    value if none is typed, None if a value must be typed; an option with ``bare`` takes a value only after "=".
+    ``needed``: the command does not work without it. ``help``: a verb and at most twelve words, with the default in
+    brackets; ``details``: sentences for places that have more room."""
 
     name: str
     metavar: str
@@ -81,23 +81,23 @@ class Option:
 
     @property
     def takes_next(self) -> bool:
-        """Whether the next word is its value if none follows after "="."""
+        """Whether the option's value is the next word, if no "=" follows the name."""
         return bool(self.metavar) and self.bare is None
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The values that it accepts, if these are a few words; else empty."""
+        """The values that it accepts, if these are a few words; otherwise empty."""
         found: tuple[str, ...] = getattr(self.parse, "names", ())
         return found
 
     @property
     def takes_several(self) -> bool:
-        """Whether it accepts several of ``values``, separated by commas."""
+        """Whether it accepts several of ``values`` at once, separated by commas."""
         return bool(getattr(self.parse, "several", False))
 
     @property
     def spelling(self) -> str:
-        """The option as usage lines show it."""
+        """The option in the form that usage lines have."""
         if self.bare is not None:
             return f"{self.name}[={self.metavar}]"
         between = "=" if self.name.startswith("--") else " "
@@ -105,7 +105,7 @@ class Option:
 
 
 def switch(name: str, help: str, details: str = "") -> bool:
-    """Declare a field that is False unless its option is typed."""
+    """Declare a field for an option without a value. It is False unless the option is typed."""
     return field(default=False, metadata={OPTION: Option(name, "", help, details=details)})
 
 
@@ -119,9 +119,10 @@ def valued(
     needed: bool = False,
     details: str = "",
 ) -> Value:
-    """Declare a field that an option sets to the result of ``parse`` for its text; ``parse`` raises ValueError.
+    """Declare a field that an option sets to ``parse(text)`` for the text of its value. ``parse`` raises ValueError.
 
-    ``bare``: the text if no value is typed, None if one is required. ``needed``: the command refuses without it."""
+    ``bare``: the text if no value is typed, None if a value must be typed. ``needed``: the command does not work
+    without the option."""
     option = Option(name, metavar, help, parse, bare=bare, needed=needed, details=details)
     return field(default=default, metadata={OPTION: option})
 
@@ -137,7 +138,7 @@ def one_of(names: Sequence[str]) -> Callable[[str], str]:
 
     def known(text: str) -> str:
         if text not in names:
-            raise ValueError(f"{text!r} is none of {', '.join(names)}")
+            raise ValueError(f"{text!r} is not one of {', '.join(names)}")
         return text
 
     known.names = tuple(names)  # type: ignore[attr-defined]
@@ -145,8 +146,8 @@ def one_of(names: Sequence[str]) -> Callable[[str], str]:
 
 
 def some_of(names: Sequence[str], always: Sequence[str] = ()) -> Callable[[str], tuple[str, ...]]:
-    """Return a parser that accepts one or more of these words, separated by commas. ``always``: words that are always
-    added."""
+    """Return a parser that accepts one or several of these words, separated by commas. ``always``: words that are added
+    to each result."""
     known = one_of(names)
 
     def all_known(text: str) -> tuple[str, ...]:
@@ -170,58 +171,59 @@ def seconds(text: str) -> float:
 
 @dataclass
 class Common:
-    """The options of every command.
+    """The options that all commands have.
 
     ``top``: the most rows, None for all; ``has_top``: whether --top was typed; ``sort``: a key of the command's
-    ``sorts``, or "". The command's ``top``, ``listed`` and ``sorts`` declare --top and --sort."""
+    ``sorts``, or "". --top and --sort are declared by the command's ``top``, ``listed`` and ``sorts``."""
 
     top: int | None = None
     sort: str = ""
     json: bool = switch("--json", "print one JSON document (docs/json.md)")
-    exact: bool = switch("--bytes", "print exact bytes, not KiB, MiB and GiB")
+    exact: bool = switch("--bytes", "print sizes in bytes, not in KiB, MiB and GiB")
     no_text: bool = switch(
         NO_TEXT,
         "hide the contents of strings, bytes and keys",
-        f"Their lengths stay. The environment variable {VARIABLE}=1 does the same.",
+        f"Their lengths are still shown. The environment variable {VARIABLE}=1 does the same.",
     )
     max_stop: float = valued(
         "--max-stop", "SECONDS", "stop the process for at most SECONDS; 0: no limit [default: 5]", 5.0, seconds,
-        details="After that it runs on, the answer is partial, and the status is 1. gdb stops a process for as long as"
-        " it is attached.",
+        details="After that, the process runs on, the answer is partial, and the status is 1. gdb stops a process"
+        " as long as gdb is attached.",
     )  # fmt: skip
 
     has_top = False
 
     def check(self) -> None:
-        """Check the options before a process is stopped or a file is read. Raises UsageError for options that exclude
-        each other, and for a file that cannot be written.
+        """Check the options before a process is stopped or a file is read. Raises UsageError if options exclude each
+        other, or if a file cannot be written.
 
-        The argument after the noun need not be set yet; if it is a file, this is called again once it is."""
+        The argument after the noun may not be set yet. If it is a file, this is called again once it is set."""
 
 
 def check_contents(called: str, with_contents: bool, no_text: bool) -> None:
-    """Raise UsageError if contents are both asked for and refused. ``called``: the command as it is typed."""
+    """Raise UsageError if options both ask for contents of memory and hide them. ``called``: the command as it is
+    typed."""
     if with_contents and no_text:
         raise UsageError(f"{called}: --with-contents and --no-text exclude each other")
 
 
 def csv_safe() -> bool:
     """Declare the field of --csv-safe, for a command that writes CSV."""
-    return switch("--csv-safe", "write an apostrophe before texts that a spreadsheet would compute")
+    return switch("--csv-safe", "write an apostrophe before texts that a spreadsheet takes for formulas")
 
 
 def check_csv_safe(called: str, is_safe: bool, form: str, is_csv: bool) -> None:
-    """Raise UsageError if --csv-safe is given without CSV. ``form``: the option that asks for CSV."""
+    """Raise UsageError if --csv-safe is given but no CSV is written. ``form``: the option that asks for CSV."""
     if is_safe and not is_csv:
-        raise UsageError(f"{called}: --csv-safe is for {form}")
+        raise UsageError(f"{called}: --csv-safe needs {form}")
 
 
 @dataclass
 class Addressed(Common):
-    """The options of a command about one address, which follows its noun.
+    """The options of a command about one address, which follows the noun.
 
-    gdb and the shell each parse the address in their own way, and refuse a line without one. ``name``: a word typed
-    instead of an address, which may name a holder."""
+    gdb and the shell each parse the address, and refuse a line without one. ``name``: a word that was typed instead of
+    an address: the name of a holder, None without one."""
 
     address: int = 0
     name: str | None = None
@@ -229,9 +231,10 @@ class Addressed(Common):
 
 @dataclass
 class MaybeAddressed(Common):
-    """The options of a command that may be about one address, which then follows its noun.
+    """The options of a command that may be about one address, which then follows the noun.
 
-    ``address``: None without one; ``name``: a word typed instead, which may name a holder."""
+    ``address``: None if none was typed; ``name``: a word that was typed instead of an address: the name of a holder,
+    None without one."""
 
     address: int | None = None
     name: str | None = None
@@ -239,7 +242,7 @@ class MaybeAddressed(Common):
 
 @dataclass
 class Called(Common):
-    """The options of a command about a function, which follows its noun."""
+    """The options of a command about a function, whose name follows the noun."""
 
     function: str = ""
 
@@ -256,19 +259,19 @@ class Writing(Common):
     """The options of a command that writes files."""
 
     mode: int = valued(
-        "--mode", "MODE", "set written files' mode, such as 640 [default: 600]",
+        "--mode", "MODE", "set the mode of files, such as 640 [default: 600]",
         PRIVATE, file_mode,
     )  # fmt: skip
 
     @property
     def takes_output(self) -> bool:
-        """Whether the file goes to standard output, so that nothing else may."""
+        """Whether a file of this command is standard output, so that nothing else may be written there."""
         return own_descriptor(getattr(self, "file", "")) == STDOUT
 
 
 @dataclass
 class Filed(Writing):
-    """The options of a command that writes a file, whose path follows its noun; "-" is standard output."""
+    """The options of a command that writes a file. Its path follows the noun; "-" means standard output."""
 
     file: str = ""
 
@@ -277,7 +280,7 @@ class Filed(Writing):
         if self.file == "-":
             self.file = STANDARD_OUTPUT
         if self.json and self.takes_output:
-            raise UsageError(f"--json and {self.file} both want standard output")
+            raise UsageError(f"--json and {self.file} both write to standard output")
         if self.file:
             check_writable(self.file)
 
@@ -285,23 +288,23 @@ class Filed(Writing):
 @dataclass
 class Pictured(Writing):
     """The options of a command whose answer is a tree of sizes, which can be drawn. ``printed``: the tree that is
-    printed instead of the answer, once it is made."""
+    printed instead of the answer, "" before it is made."""
 
     form: str | None = valued(
         "--format", "FORMAT",
-        "print the tree instead: folded, svg, speedscope, or pprof (with -o)", None, one_of(PICTURES),
+        "print a tree instead of tables: folded, svg, speedscope, pprof (with -o)", None, one_of(PICTURES),
     )  # fmt: skip
     output: str = valued("-o", "FILE", "write the tree of --format to FILE", "", str)
-    folded: str | None = valued("--folded", "FILE", "write folded stacks (flamegraph.pl)", None, str)
-    svg: str | None = valued("--svg", "FILE", "write a flame graph", None, str)
-    speedscope: str | None = valued("--speedscope", "FILE", "write a file for speedscope.app", None, str)
-    pprof: str | None = valued("--pprof", "FILE", "write a profile for go tool pprof", None, str)
+    folded: str | None = valued("--folded", "FILE", "write the tree as folded stacks (flamegraph.pl)", None, str)
+    svg: str | None = valued("--svg", "FILE", "write the tree as a flame graph", None, str)
+    speedscope: str | None = valued("--speedscope", "FILE", "write the tree for speedscope.app", None, str)
+    pprof: str | None = valued("--pprof", "FILE", "write a profile for 'go tool pprof'", None, str)
 
     printed = ""
 
     @property
     def pictures(self) -> dict[str, str]:
-        """The paths of the files to write, by their kind."""
+        """The paths of the files to write, by the kind of file."""
         found = {kind: getattr(self, kind) for kind in PICTURES}
         if self.form is not None and self.output:
             found[self.form] = self.output
@@ -314,42 +317,42 @@ class Pictured(Writing):
 
     @property
     def draws(self) -> bool:
-        """Whether any tree is asked for."""
+        """Whether any tree is to be written or printed."""
         return self.prints_tree or bool(self.pictures)
 
     def check(self) -> None:
-        """Raise UsageError for options that exclude each other, and if one of the files cannot be written."""
+        """Raise UsageError if options exclude each other, or if one of the files cannot be written."""
         if self.output and self.form is None:
-            raise UsageError(f"-o is the file that --format writes: --format={'|'.join(PICTURES)}")
+            raise UsageError(f"-o names the file that --format writes: add --format={'|'.join(PICTURES)}")
         if self.prints_tree and self.form == PPROF:
-            raise UsageError("a profile for pprof is no text: -o FILE")
+            raise UsageError("a profile for pprof cannot be printed: add -o FILE")
         if self.prints_tree and self.json:
-            raise UsageError("--json and --format print different things: -o FILE writes the tree")
+            raise UsageError("--json and --format both write to standard output: -o FILE writes the tree")
         if self.form is not None and self.output and getattr(self, self.form):
-            raise UsageError(f"--format={self.form} and --{self.form} each name a file: one of them")
+            raise UsageError(f"--format={self.form} and --{self.form} each name a file: give only one")
         for path in self.pictures.values():
             check_writable(path)
 
 
 @dataclass
 class Queried(Common):
-    """The options of a command that takes a query, which follows its noun."""
+    """The options of a command that runs a query, which follows the noun."""
 
     query: str = ""
 
 
 def regular_expression(text: str) -> re.Pattern[str]:
-    """Parse a regular expression that does not match everything. Raises ValueError."""
+    """Parse a regular expression. Raises ValueError, also if it would match everything."""
     if not text:
-        raise ValueError("an empty expression means every process")
+        raise ValueError("an empty expression would match every process")
     try:
         return re.compile(text)
     except re.error as error:
-        raise ValueError(f"{text!r} is no regular expression: {error}") from None
+        raise ValueError(f"{text!r} is not a regular expression: {error}") from None
 
 
 def user_id(text: str) -> int:
-    """Return a uid from a user's name or the uid itself. Raises ValueError."""
+    """Return the uid of a user. ``text``: the user's name or the uid. Raises ValueError."""
     if text.isascii() and text.isdecimal():
         return int(text)
     try:
@@ -368,38 +371,41 @@ def user_name(uid: int) -> str:
 
 @dataclass
 class Several(Common):
-    """The options that choose processes, for a command about several, in addition to those named on the line."""
+    """The options that choose processes, for a command about several of them. They add to the processes named on the
+    line."""
 
-    children: bool = switch("--children", "add the given processes' descendants, now and later")
+    children: bool = switch("--children", "add the processes' descendants, present and future")
     name: re.Pattern[str] | None = valued(
-        "--name", "REGEX", "choose processes by name, program or script", None, regular_expression
+        "--name", "REGEX", "choose processes by name, program or script (REGEX)", None, regular_expression
     )
-    cgroup: str | None = valued("--cgroup", "PATH", "choose a control group's processes, nested ones too", None, str)
+    cgroup: str | None = valued("--cgroup", "PATH", "choose processes of a control group and nested groups", None, str)
     user: int | None = valued("--user", "USER", "keep only processes of USER (with --name or --cgroup)", None, user_id)
 
     def check_user(self, called: str, named: bool) -> None:
-        """Raise UsageError if --user is given without --name or --cgroup, or with ids. ``named``: the line has ids."""
+        """Raise UsageError if --user is given without --name or --cgroup, or together with process ids. ``named``:
+        whether the line has ids."""
         if self.user is not None and (named or (self.name is None and self.cgroup is None)):
-            raise UsageError(f"{called}: --user needs --name or --cgroup, from which it chooses, and no ids")
+            raise UsageError(f"{called}: --user works only with --name or --cgroup, and without process ids")
 
 
 def some_time(text: str) -> float:
-    """Parse a duration above 0 into seconds. Raises ValueError."""
+    """Parse a duration above 0. Return seconds. Raises ValueError."""
     seconds = parse_duration(text)
     if not seconds:
-        raise ValueError(f"{text!r} is no time at all")
+        raise ValueError(f"{text!r} is not a time above 0")
     return seconds
 
 
 def whole_number(text: str) -> int:
-    """Parse a count; 0 means no limit. Raises ValueError."""
+    """Parse a number of times, where 0 means no limit. Raises ValueError."""
     if not (text.isascii() and text.isdecimal()):
         raise ValueError(f"{text!r} is not a number")
     return int(text)
 
 
 def number_or_all(what: str) -> Callable[[str], int]:
-    """Return a parser of a number; 0 or "all" means no limit. ``what``: what it expects, in its error."""
+    """Return a parser of a number, in which 0 or "all" means no limit. ``what``: what its error message says that it
+    expects."""
 
     def number(text: str) -> int:
         if text != "all" and not (text.isascii() and text.isdecimal()):
@@ -410,7 +416,7 @@ def number_or_all(what: str) -> Callable[[str], int]:
 
 
 def duration(help: str) -> float | None:
-    """Declare the field of --duration, in seconds or with a unit: 90, 1.5s, 10m, 2h."""
+    """Declare the field of --duration: a number of seconds, or a number with a unit (90, 1.5s, 10m, 2h)."""
     return valued("--duration", "TIME", help, None, some_time)
 
 
@@ -428,17 +434,17 @@ def root_paths() -> bool:
 
 def process_of_log() -> int | None:
     """Declare the field of --process, for a command about a trace."""
-    about = "choose the process of the trace [default: most calls]"
+    about = "choose a process of the trace [default: with most calls]"
     return valued("--process", "PID", about, None, whole_number)
 
 
 def recorded_calls() -> str | None:
     """Declare the field of --calls, for a command about blocks."""
-    about = "show the stack that made the block, from a trace with --stacks"
+    about = "show the stack that allocated the block, from a trace with --stacks"
     return valued("--calls", "FILE", about, None, os.path.expanduser)
 
 
 def under_seccomp() -> bool:
     """Declare the field of --seccomp, for a command that calls into the process."""
-    about = "call even under seccomp (it may kill the process)"
+    about = "call even under seccomp, which may kill the process"
     return switch("--seccomp", about)

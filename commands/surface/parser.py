@@ -1,4 +1,4 @@
-"""Parse a command line after its noun, as it is typed in gdb or in a shell."""
+"""Parse the words of a command line after its noun, for gdb and for the shell."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Chosen = TypeVar("Chosen", bound=Common)
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argparse parser that raises UsageError: in gdb an exit would end as a Python exception, in a shell as two
-    lines."""
+    """An argparse parser that raises UsageError. argparse itself would exit: in gdb that would print a Python
+    exception, in a shell two lines."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog}: {message} ({help_call(self.prog)} tells more)")
 
 
 def help_call(prog: str) -> str:
-    """Return what to type for help about a command, in gdb or in a shell."""
+    """Return what to type for help about a command. ``prog``: the command's name, in gdb or in a shell."""
     return f"'{prog} --help'" if prog.startswith(SHELL) else f"'help {prog}'"
 
 
 def _typed(option: Option) -> Callable[[str], Any]:
-    """Return the option's parser, with its own error message in argparse's error."""
+    """Return the option's parser, changed so that argparse's error contains its message."""
 
     def convert(text: str) -> Any:
         try:
@@ -49,7 +49,7 @@ def _parser(command: AnyCommand, prog: str, extra: Sequence[Option]) -> argparse
         if option.takes_next:
             parser.add_argument(option.name, dest=option.key, metavar=option.metavar, type=_typed(option))
         elif option.metavar:
-            # argparse also converts the text of ``const``.
+            # argparse also calls the type's function for ``const``.
             parser.add_argument(option.name, dest=option.key, nargs="?", const=option.bare, type=_typed(option))
         else:
             parser.add_argument(option.name, dest=option.key, action="store_true")
@@ -58,20 +58,20 @@ def _parser(command: AnyCommand, prog: str, extra: Sequence[Option]) -> argparse
 
 
 def wants_help(words: Sequence[str]) -> bool:
-    """Return whether the line asks for help, so that the rest does not matter."""
+    """Return whether the words ask for help. Then all other words do not matter."""
     return "--help" in words or "-h" in words
 
 
 def parse(
     command: Command[Any, Chosen, Any], words: Sequence[str], prog: str = "", extra: Sequence[Option] = ()
 ) -> tuple[Chosen, dict[str, Any], list[str]]:
-    """Return the command's options, the values of ``extra`` by key, and the words that are neither. Raises UsageError
-    of one line."""
+    """Parse the words. Return the command's options, the values of the options ``extra`` by key, and all other words.
+    Raises UsageError with one line."""
     parser = _parser(command, prog or command.name, extra)
     known, rest = _split(words, command, extra, parser)
     names = [option.name for option in (*command.all_options, *extra)]
     for name in (word.partition("=")[0] for word in known):
-        # The value may follow a letter directly: -oFILE.
+        # The value may directly follow the letter: -oFILE.
         if name not in names and (name.startswith("--") or name[:2] not in names):
             parser.error(f"there is no option {name}{did_you_mean(name, names)}")
     typed = vars(parser.parse_args([*known, "--", *rest]))
@@ -84,7 +84,8 @@ def parse(
 def _split(
     words: Sequence[str], command: AnyCommand, extra: Sequence[Option], parser: argparse.ArgumentParser
 ) -> tuple[list[str], list[str]]:
-    """Return the options with their values, and the rest: an expression may contain words that begin with a hyphen."""
+    """Separate the words into options with their values, and all other words. Both are needed, because an expression
+    may contain words that begin with a hyphen."""
     valued = {option.name for option in (*command.all_options, *extra) if option.takes_next}
     known: list[str] = []
     rest: list[str] = []
@@ -103,8 +104,10 @@ def _split(
 
 
 def _is_option(word: str, command: AnyCommand) -> bool:
-    """Return whether a word is an option: two hyphens and a name, or one hyphen and a letter. If the command has an
-    argument, one hyphen counts only for its own options, because the word may be part of an expression ("-offset")."""
+    """Return whether a word is an option: it has two hyphens and a name, or one hyphen and a letter.
+
+    If the command has an argument, a word with one hyphen counts only if the command declares this option, because it
+    may also be a part of an expression ("-offset")."""
     if command.argument is not None:
         own = {option.name for option in command.own_options}
         return word.startswith("--") and len(word) > 2 or word.partition("=")[0] in own

@@ -1,4 +1,4 @@
-"""Draw the trees of answers for other programs: write them to files, or print them instead of the answer."""
+"""Draw answers that are trees for other programs: write the trees to files, or print one instead of the answer."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def draw(
     subject: Subject | None = None,
     profile: Callable[[], bytes] | None = None,
 ) -> None:
-    """Draw the tree as the options ask.
+    """Write or print the tree, as the options ask.
 
-    ``subject``: what the weights are, memory by default; ``profile``: makes the file for pprof if that says more than
-    the tree. Raises UsageError if a file cannot be written."""
+    ``subject``: what the weights are, None for memory; ``profile``: makes the file for pprof, if a profile says more
+    than the tree. Raises UsageError if a file cannot be written."""
     # Imported on use: imports take most of a command's start-up time.
     from gdbheap.files import write_bytes
     from gdbheap.report.formats.composition import MEMORY

@@ -1,4 +1,5 @@
-"""One line of progress on standard error during a long walk, if that is a terminal; erased at the end."""
+"""Show one line of progress on standard error during a long walk, if it is a terminal. The line is erased at the
+end."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ ERASE = b"\r\033[K"
 
 
 class Progress:
-    """Shows progress when called with (label, done, total): nothing in the first second, then at most ten times a
-    second."""
+    """Shows progress when it is called with (label, done, total). It shows nothing in the first second, and then a new
+    line at most ten times a second."""
 
     def __init__(self, file: int = 2) -> None:
         self.file = file
@@ -42,7 +43,7 @@ class Progress:
         self.shown = True
 
     def erase(self) -> None:
-        """Erase the line. Without a line this does nothing."""
+        """Erase the line of progress, if one is shown."""
         if self.shown:
             self._write(ERASE)
         self.shown = False
@@ -53,20 +54,21 @@ class Progress:
 
 
 def tell(what: str, anyway: bool = False) -> None:
-    """Print one line on standard error if that is a terminal; with ``anyway`` always."""
+    """Print one line on standard error, if it is a terminal. With ``anyway``, print it even if not."""
     if sys.stderr is not None and (anyway or sys.stderr.isatty()):
         print(terminal_text(f"gdbheap: {what}", sys.stderr.encoding), file=sys.stderr, flush=True)
 
 
 def tell_folder() -> None:
-    """If we are root, say that files without a named folder go into the current one: it is easily mistaken."""
+    """If root runs gdbheap, print that files without a named folder go into the current folder, which is easily
+    overlooked."""
     if os.geteuid() == 0:
         tell(f"files are written to {one_line(os.getcwd())}", anyway=True)
 
 
 @contextlib.contextmanager
 def shown(label: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function to be called with (done, total) if standard error is a terminal, else None."""
+    """Yield a function to be called with (done, total); None if standard error is not a terminal."""
     if not os.isatty(2):
         yield None
         return
@@ -79,7 +81,7 @@ def shown(label: str) -> Iterator[Callable[[int, int], None] | None]:
 
 @contextlib.contextmanager
 def shown_for(heap: Heap) -> Iterator[None]:
-    """Show the progress of ``heap``'s walks within the block if standard error is a terminal."""
+    """Show the progress of the heap's walks inside the block, if standard error is a terminal."""
     if not os.isatty(2):
         yield
         return

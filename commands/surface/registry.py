@@ -1,6 +1,6 @@
-"""All commands by their noun, in the order of help. A new command is listed here.
+"""All commands by their nouns, in the order of the help. A new command must be added here.
 
-Each is imported on first use, because imports take most of a command's start-up time.
+A command is imported on first use, because imports take most of a command's start-up time.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ ABOUT_SEVERAL = "processes"
 
 
 class _Commands(MutableMapping[str, AnyCommand]):
-    """The commands by noun. Looking for a noun imports no command."""
+    """The commands by their nouns. Checking whether a noun exists imports no command."""
 
     def __init__(self) -> None:
         self._found: dict[str, AnyCommand | None] = dict.fromkeys(_MODULES)
@@ -127,14 +127,15 @@ COMMANDS: MutableMapping[str, AnyCommand] = _Commands()
 
 
 def groups_of_gdb() -> dict[str, list[str]]:
-    """Return the nouns that gdb has, by the titles of their groups; gdb itself lists their summaries."""
+    """Return the nouns of gdb's commands by the titles of their groups. gdb itself lists their summaries."""
     found = {title: [noun for noun in nouns if noun and noun not in SHELL_ONLY] for title, nouns in GROUPS.items()}
     return {title: nouns for title, nouns in found.items() if nouns}
 
 
 def grouped(offered: Collection[str], others: Mapping[str, Mapping[str, str]], called: str = "") -> Iterator[str]:
-    """Yield the lines of an overview: each group with the nouns that are ``offered`` and their summaries. ``others``:
-    further entries by group; ``called``: the word before a noun."""
+    """Yield the lines of an overview: each group with its nouns among ``offered``, and their summaries.
+
+    ``others``: further entries of each group; ``called``: the word before each noun."""
     for title, nouns in GROUPS.items():
         found = {f"{called} {noun}".strip() or "PID": COMMANDS[noun].summary for noun in nouns if noun in offered}
         rows = {**found, **others.get(title, {})}

@@ -1,4 +1,5 @@
-"""The steps between a command and its two callers: ask, sort, cut, render, and compute the exit status."""
+"""The steps of a command that are the same in gdb and in the shell: answer, sort, cut, render, and compute the exit
+status."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ __all__ = [
 
 Row = TypeVar("Row")
 PARTIAL = 1
-# The number of rows that MOST bytes are for, if a command has no default of --top.
+# MOST bytes of JSON are meant for this many rows, if a command has no default of --top.
 USUAL_ROWS = 20
 SNAPSHOT = "snapshot"
 DAMAGE_LISTED = 5
@@ -51,10 +52,10 @@ DAMAGE_LISTED = 5
 
 @dataclasses.dataclass(frozen=True)
 class TargetInfo:
-    """Facts about the targets, which are shown with the answer.
+    """Facts about the targets that are shown together with the answer.
 
-    ``targets``: as in a JSON document; ``rss``: bytes or None, of private memory only if ``private``; ``refused``:
-    memory could not be read, so that only part was answered."""
+    ``targets``: their descriptions as in a JSON document; ``rss``: bytes, None if unknown; if ``private``, it counts
+    only private memory; ``refused``: memory could not be read, so that only a part of the question was answered."""
 
     targets: Sequence[dict[str, Any]]
     warnings: Sequence[str]
@@ -66,11 +67,12 @@ class TargetInfo:
 
     @staticmethod
     def of(heaps: Sequence[Heap]) -> TargetInfo:
-        """Collect it from the heaps, after which the targets are not needed any more. ``rss`` is the last one's."""
+        """Collect the facts from the heaps. Their targets are not needed afterwards. ``rss`` is that of the last
+        heap."""
         if not heaps:
             return TargetInfo([], [], [], False, None)
         last = heaps[-1].target
-        # Before the warnings: finding a version may add some.
+        # This comes before the warnings, because finding a version may add some.
         targets = [{**heap.target.describe(), **heap.versions} for heap in heaps]
         warnings = _sentences(warning for heap in heaps for warning in heap.warnings)
         damage = [named(place) for heap in heaps for place in heap.damage]
@@ -80,20 +82,20 @@ class TargetInfo:
 
     @property
     def target(self) -> dict[str, Any]:
-        """The last target; {} without one."""
+        """The description of the last target; {} if there is none."""
         return self.targets[-1] if self.targets else {}
 
 
 def _sentences(warnings: Iterable[str | Remark]) -> list[str]:
-    from gdbheap.report.words.remarks import sentence_of  # A help has none: it starts faster without.
+    from gdbheap.report.words.remarks import sentence_of  # Help has no warnings: it starts faster.
 
     return list(map(sentence_of, warnings))
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """An answer with all that is needed to print it, so that the target may run again meanwhile. ``whole``: the answer
-    before --sort and --top."""
+    """An answer with everything that is needed to print it, so that the process can run on before it is printed.
+    ``whole``: the answer before --sort and --top."""
 
     command: AnyCommand
     options: Common
@@ -103,18 +105,19 @@ class Result:
 
 
 def ask(command: AnyCommand, heap: Heap, options: Common, calls: Calls | None = None) -> Result:
-    """Answer about one target, sorted and cut by the options. Reads the target; raises what the answer raises.
+    """Answer a command about one target, and sort and cut the answer as the options ask. Raises the errors of the
+    answer.
 
-    ``calls``: the means to call functions of the process, if there are any."""
+    ``calls``: makes calls in the process, None if it cannot."""
     return ask_of(command, heap, [heap], _named(heap, options), calls)
 
 
 def _named(heap: Heap, options: Common) -> Common:
-    """Return the options, with the address of the holder that they name."""
+    """Return the options with an address in place of the name of a holder."""
     if not isinstance(options, (Addressed, MaybeAddressed)) or options.name is None:
         return options
     from gdbheap.answers.accounting.source_paths import (
-        address_named,  # Few commands name one: the others start faster without.
+        address_named,  # Few commands name a holder: the others start faster without this.
     )
 
     with disclosing([heap], options.no_text):
@@ -124,9 +127,9 @@ def _named(heap: Heap, options: Common) -> Common:
 def ask_of(
     command: AnyCommand, subject: Any, heaps: Sequence[Heap], options: Common, calls: Calls | None = None
 ) -> Result:
-    """Answer about whatever the command needs; ``heaps`` are the targets in it.
+    """Answer a command about its subject. ``heaps``: the heaps in the subject.
 
-    Raises UsageError for invalid options, which both callers check before they open anything."""
+    Raises UsageError for invalid options. Both callers have already checked the options before they opened anything."""
     options.check()
     _check_output(command, options)
     with disclosing(heaps, options.no_text):
@@ -137,21 +140,24 @@ def ask_of(
             whole = call.make(subject, calls, options)
         answer = _cut(command, whole, options) if _has_rows(command, whole) else whole
         info = TargetInfo.of(heaps)
-        # An answer about several processes says itself which ones.
+        # An answer about several processes itself describes them.
         about = [] if heaps else getattr(whole, "targets", [])
         return Result(command, options, dataclasses.replace(info, targets=about) if about else info, answer, whole)
 
 
 def _check_output(command: AnyCommand, options: Common) -> None:
-    """Raise UsageError if both a file and the JSON document would go to standard output."""
+    """Raise UsageError if a file and the JSON document would both go to standard output."""
     for option in command.own_options if options.json else ():
         value = getattr(options, option.key)
         if option.metavar == FILE.metavar and isinstance(value, str) and own_descriptor(value) == STDOUT:
-            raise UsageError(f"{command.name}: --json and {option.name} {one_line(value)} both want standard output")
+            raise UsageError(
+                f"{command.name}: --json and {option.name} {one_line(value)} both write to standard output"
+            )
 
 
 def ask_about_looks(command: AnyCommand, looks: Sequence[Look], options: Common) -> Result:
-    """Answer about two or more snapshots. The result describes the last one, and shares are of its RSS."""
+    """Answer a command about two or more snapshots. The result's facts, and the shares of RSS, are those of the last
+    one."""
     found = [look.snapshot for look in looks]
     targets = [{**look.snapshot.target, **({"kind": SNAPSHOT} if look.is_kept else {})} for look in looks]
     last = found[-1]
@@ -170,7 +176,7 @@ def ask_about_process(command: AnyCommand, process: LocalProcess, options: Commo
 
 
 def with_warnings(answered: Result, warnings: Sequence[str]) -> Result:
-    """Return the result with more warnings."""
+    """Return the result with these warnings added."""
     info = dataclasses.replace(answered.info, warnings=[*answered.info.warnings, *warnings])
     return dataclasses.replace(answered, info=info)
 
@@ -191,12 +197,13 @@ def _with_rows(command: AnyCommand, whole: Any, name: str, options: Common) -> A
 
 
 def listed(rows: Sequence[Row], sorts: Mapping[str, Callable[[Any], Any]], options: Common) -> list[Row]:
-    """Return the rows that --sort and --top leave."""
+    """Return the rows in the order of --sort, at most --top of them."""
     return sorted(rows, key=order(sorts[options.sort]))[: options.top]
 
 
 def order(key: Callable[[Any], Any]) -> Callable[[Any], tuple[int, Any]]:
-    """Return a key for sorted(): numbers largest first, words in alphabetical order, None last."""
+    """Return a key for sorted(): numbers first and the largest of them first, then words in alphabetical order, None
+    last."""
 
     def place(row: Any) -> tuple[int, Any]:
         value = key(row)
@@ -208,8 +215,9 @@ def order(key: Callable[[Any], Any]) -> Callable[[Any], tuple[int, Any]]:
 
 
 def present(answered: Result, style: Style) -> str:
-    """Return the report without a final line break: a JSON document, a tree for another program, or tables and
-    sentences with the warnings below them."""
+    """Return the text to print, without its last line break.
+
+    It is a JSON document, or a tree for another program, or tables and sentences with the warnings below them."""
     info, answer = answered.info, answered.answer
     if isinstance(answered.options, Pictured) and answered.options.printed:
         return answered.options.printed.rstrip("\n")
@@ -221,7 +229,7 @@ def present(answered: Result, style: Style) -> str:
 
 
 def _document(answered: Result) -> str:
-    """Return the JSON document, of at most MOST bytes unless --top asks for more rows."""
+    """Return the JSON document. It has at most MOST bytes, unless --top asks for more rows."""
     command, options, info = answered.command, answered.options, answered.info
     answer, whole = answered.answer, answered.whole
     form = getattr(whole, "as_document", None)
@@ -246,7 +254,7 @@ def _left_out(answered: Result) -> int:
 
 
 def _notes(answered: Result, style: Style) -> str:
-    """Return the warnings, and the damage unless the table itself lists it."""
+    """Return the warnings, and the damage unless the answer's table lists it."""
     lines = [f"{style.heading('Warning:')} {style.named(one_line(warning))}" for warning in answered.info.warnings]
     damage = [] if answered.command.lists_damage else answered.info.damage
     for place in damage[:DAMAGE_LISTED]:
@@ -261,9 +269,9 @@ def _notes(answered: Result, style: Style) -> str:
 def status_of(answered: Result) -> int:
     """Return the exit status.
 
-    0: answered; 1: answered, but damaged or partial; 3: memory could not be read, and the rest is answered; 5: the
-    largest part could not be analysed and nothing else was found. If a command was started, it is that command's
-    status, or 1 if that is 0 and the disk was full."""
+    0: the command has answered; 1: it has, but the heap is damaged or the answer partial; 3: memory could not be read,
+    and only the rest was answered; 5: the largest part could not be analysed and nothing else was found. If the command
+    started another program, it is that program's status, or 1 if that is 0 and the disk was full."""
     passed_on: int | None = getattr(answered.answer, "exit_status", None)
     if passed_on is not None:
         return passed_on or (PARTIAL if getattr(answered.answer, "disk_full", False) else 0)

@@ -1,4 +1,4 @@
-"""The protocol of an allocator, and the records in which it answers. All answers are built on these.
+"""The protocol of an allocator, and the records that its methods return. All of gdbheap's answers are built on these.
 
 Sizes are bytes; addresses are those that the program sees. ``finding.py`` lists the allocators.
 """
@@ -30,7 +30,7 @@ Member = _native.Member
 BlockList = _native.BlockList
 PinSums = _native.Pins
 MMAPPED = "mmapped"
-"""The name of the list of blocks with a mapping of their own, and their kind in the map."""
+"""The list name of blocks with a mapping of their own, and the kind of their areas in the map."""
 
 
 class State(Enum):
@@ -49,8 +49,7 @@ class State(Enum):
 class LedgerLine:
     """A line of the ledger: its id, its parent's id, the title that people read, and the state of its bytes.
 
-    ``state`` is None where the states of the child lines apply. A ``detail`` line is shown only when more is asked
-    for."""
+    ``state`` is None if the states are those of the child lines. ``detail``: the line is shown only on request."""
 
     id: LineId
     parent: LineId
@@ -61,9 +60,9 @@ class LedgerLine:
 
 @dataclass(frozen=True)
 class Piece:
-    """Address space [start, end) of one owner.
+    """Address space [start, end) that one line of the ledger owns.
 
-    ``owner`` is the id of a ledger line. It is None where each block inside decides whose its bytes are."""
+    ``owner`` is the id of that line. It is None if each block inside the piece belongs to a line of its own."""
 
     start: int
     end: int
@@ -72,11 +71,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class Block:
-    """A block: the program's pointer, its size (with the header where there is one), its state, and its free list.
+    """A block: the program's pointer, its size (including a header), its state, and its free list.
 
-    ``mappings`` is above 1 where the kernel split a mapping inside the block, because madvise or mprotect was called
-    for a part of it. ``asked``: the bytes that the program asked for; for an aligned block of mimalloc, with the bytes
-    before the program's pointer."""
+    ``mappings`` is above 1 if the kernel split a mapping inside the block because madvise or mprotect was called for a
+    part of it. ``asked``: the bytes that the program asked for. For an aligned block of mimalloc, ``asked`` includes
+    the bytes before the program's pointer."""
 
     address: int
     size: int
@@ -91,7 +90,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Drawn:
-    """An area for the map: [start, end), its name, and its kind as in JSON."""
+    """An area of the map: its addresses [start, end), its name, and its kind as in JSON."""
 
     start: int
     end: int
@@ -102,7 +101,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Kept:
-    """Free resident bytes that cannot be returned now, with the reason; ``why`` continues a sentence after "stays"."""
+    """Free resident bytes that cannot be returned now, and the reason. ``why`` continues a sentence after "stays"."""
 
     id: str
     bytes: int
@@ -112,10 +111,11 @@ class Kept:
 class Asked(NamedTuple):
     """Which blocks to list, and in which order.
 
-    Listed are blocks of ``least`` to ``largest`` bytes (sizes as in ``used_sizes``). ``used``: blocks in use, otherwise
-    free blocks. ``cached``: of these the blocks in thread caches, otherwise all others. ``arena``: (index of the
-    allocator among several, number of its arena), or None for all arenas. The first ``most`` blocks by ``order`` are
-    given: "size" (largest first), "address" or "arena"."""
+    Blocks of ``least`` to ``largest`` bytes are listed (sizes as in ``used_sizes``). ``used``: list blocks in use,
+    otherwise free blocks. ``cached``: list only blocks in thread caches, otherwise only blocks outside of them.
+    ``arena``: list only the blocks of one arena, given as (index of the allocator among several, number of the arena);
+    None for all arenas. ``order``: "size" (largest first), "address" or "arena". ``most``: list only the first ``most``
+    blocks in that order."""
 
     least: int
     largest: int
@@ -128,7 +128,11 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class SizeClassUse:
-    """One size of blocks: its groups, its blocks, and what packing them would free."""
+    """One size of blocks: how many groups and blocks have it, and what packing the blocks would free.
+
+    ``size``: bytes of a block. ``groups``: the slabs, spans or pages that hold blocks of this size. ``used_count`` and
+    ``free_count``: blocks in use, and free ones. ``asked``: bytes that the program asked for. ``spare``: groups that
+    packing would empty. ``freed``: bytes that packing would free. None if unknown."""
 
     size: int
     groups: int
@@ -146,7 +150,7 @@ class SizeClassUse:
 
 @dataclass(frozen=True)
 class Looked:
-    """How much ``check`` walked, by kind: "regions", "chunks", "pools", "pages", "slabs", "spans".
+    """How much ``check`` walked: counts by kind ("regions", "chunks", "pools", "pages", "slabs", "spans").
 
     ``unexplained``: bytes that the walk could not read as blocks."""
 
@@ -156,7 +160,7 @@ class Looked:
 
 @dataclass(frozen=True)
 class ExtentArena:
-    """An arena of an allocator that is not the C library's; for mimalloc, a heap."""
+    """An arena of an allocator other than the C library's; for mimalloc, a heap."""
 
     allocator: str
     module: str
@@ -179,7 +183,7 @@ class ExtentArena:
 
 @dataclass(frozen=True)
 class FreeCache:
-    """A cache of free blocks of an allocator without arenas.
+    """A cache of free blocks, of an allocator that has no arenas.
 
     ``kind`` is "central" (the free lists of spans), "transfer" or "thread"."""
 
@@ -193,12 +197,12 @@ class FreeCache:
 
 @dataclass
 class WalkedBlocks:
-    """The blocks of all allocators, as they are passed to the native half. Where several stores know an address, the
-    first one wins.
+    """The blocks of all allocators, as the native half takes them.
 
-    ``own``: stores that only an interpreter uses, by the kind of block that its objects lie in; ``replacing``: its
-    objects lie in no other stores; ``general``: stores for every content, by what their blocks are called; ``single``:
-    stores whose blocks are whole mappings."""
+    If several stores know an address, the first one wins. ``own``: stores that only an interpreter uses; the key is the
+    kind of block in which its objects lie. ``replacing``: the interpreter's objects lie only in the stores of ``own``.
+    ``general``: stores for any content; the key is the word for their blocks. ``single``: stores whose blocks are whole
+    mappings."""
 
     own: dict[str, _native.Store] = field(default_factory=dict)
     replacing: bool = False
@@ -207,7 +211,7 @@ class WalkedBlocks:
 
     @property
     def stores(self) -> list[_native.Store]:
-        """All stores; those that only an interpreter uses come first."""
+        """All stores; the stores that only an interpreter uses come first."""
         return [*self.own.values(), *self.general.values(), *self.single]
 
 
@@ -215,7 +219,7 @@ A = TypeVar("A", bound="Allocator")
 
 
 class Surroundings(Protocol):
-    """The rest of the target, as an allocator sees it. Each part is read when it is first asked for."""
+    """What an allocator can ask about the rest of the target. Each part is read when it is first asked for."""
 
     target: Target
     facts: Facts
@@ -225,33 +229,34 @@ class Surroundings(Protocol):
 
     @property
     def other_allocator(self) -> OtherAllocator | None:
-        """The allocator that is present next to the C library's, or instead of it, and is not walked; None if there is
+        """An allocator next to the C library's, or instead of it, whose blocks gdbheap does not walk; None if there is
         none."""
 
     def taken(self) -> Ranges:
-        """Return the ranges of .bss, of allocators and of thread stacks that lie in no block, ascending."""
+        """Return the ranges of .bss, of allocators, and of thread stacks outside of blocks, ascending."""
 
     def outside(self, ranges: Ranges, of: type[Allocator]) -> Ranges:
-        """Return the parts of ``ranges`` that are no stack and belong to no allocator that is looked for before
-        ``of``."""
+        """Return the parts of ``ranges`` outside stacks and outside the memory of every allocator that is searched
+        before ``of``."""
 
     def anonymous(self, writable: bool = True) -> Ranges:
-        """Return the private anonymous memory: writable memory only, or all of it if ``writable`` is False."""
+        """Return the ranges of private anonymous memory: writable memory only, or all of it if ``writable`` is
+        False."""
 
     def labelled(self, label: str) -> Progress:
         """Return a progress callback for long work, shown under the name ``label``."""
 
     def note(self, id: RemarkId, **values: Any) -> None:
-        """Add a remark that belongs to every answer; ``values`` fill in its sentence."""
+        """Add a remark that is shown with every answer; ``values`` fill in its sentence."""
 
     def note_others(self, idle: bool) -> None:
-        """Warn, next to a list of the C library's blocks, that the blocks of other allocators are not walked.
+        """Warn, beside a list of the C library's blocks, that the blocks of other allocators are not in it.
 
         ``idle``: the C library's allocator holds nothing."""
 
 
 class Purpose(Enum):
-    """The purpose of a setting: return unused memory sooner, keep less in caches, or have fewer arenas."""
+    """The purpose of a setting: to return unused memory sooner, to keep less in caches, or to have fewer arenas."""
 
     UNUSED = "unused"
     CACHES = "caches"
@@ -262,8 +267,8 @@ class Purpose(Enum):
 class Caching:
     """Free blocks in caches.
 
-    ``caches`` is the number of thread caches, ``blocks`` the free blocks in these and in shared caches, ``shared`` the
-    bytes in shared caches, ``ranges`` the addresses of all these blocks."""
+    ``caches``: the number of thread caches. ``blocks``: the number of free blocks in thread caches and in shared
+    caches. ``shared``: the bytes of free blocks in shared caches. ``ranges``: the addresses of all these blocks."""
 
     caches: int
     blocks: int
@@ -272,16 +277,17 @@ class Caching:
 
 
 class Allocator(ABC):
-    """One allocator of one target; it must not outlive its surroundings.
+    """One allocator of one target. It must not be used after its surroundings are gone.
 
-    The constructor locates the allocator, and raises NotAPython, NotInUse or Unsupported if it is absent. A method that
-    an allocator does not override means that it lacks the feature.
+    The constructor locates the allocator. If the allocator is absent, it raises NotAPython, NotInUse or Unsupported. An
+    allocator that lacks a feature does not override the method for it.
 
-    ``name``: its name in JSON, and the first part of its lines' ids. ``title``: its line in the ledger. ``replaces``:
-    the allocator that it replaces where it is present. ``walks``: its name in ``recognised.py`` if its blocks are
-    walked, so that it does not count as an unwalked allocator. ``shown_idle``: its lines are shown with zeros where the
-    target has none of it. ``why_holes_stay``: a sentence. ``groups``: the words for one and for several groups of its
-    pins. ``emptied``: what becomes of such a group without its blocks."""
+    ``name``: the allocator's name in JSON, and the first part of the ids of its ledger lines. ``title``: the title of
+    its ledger line. ``replaces``: another allocator, which it replaces in the targets that have it. ``walks``: its name
+    in ``recognised.py`` if its blocks are walked, so that it does not count as an unwalked allocator. ``shown_idle``:
+    its ledger lines are shown with zeros if the target has no memory of it. ``why_holes_stay``: a sentence. ``groups``:
+    the noun for a group of its pins, singular and plural. ``emptied``: what happens to such a group once its blocks are
+    freed."""
 
     name: ClassVar[LineId]
     title: ClassVar[str]
@@ -300,22 +306,23 @@ class Allocator(ABC):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Sentences that a reader of any answer must know."""
+        """Warnings, as sentences, that apply to every answer about this allocator."""
         return ()
 
     @property
     def idle(self) -> bool:
-        """Whether the allocator holds nothing: it was never called, or another allocator replaces it."""
+        """Whether the allocator holds nothing, because it was never called or another allocator replaces it."""
         return False
 
     @property
     @abstractmethod
     def damage(self) -> list[Damage]:
-        """The inconsistencies that the walks so far have met."""
+        """The inconsistencies in the allocator's data that were found so far."""
 
     @property
     def interpreter(self) -> LoadedObject | None:
-        """The loaded object of the interpreter that the allocator serves; None if the allocator does not show it."""
+        """The loaded object of the interpreter that the allocator serves; None if the allocator does not identify
+        it."""
         return None
 
     @property
@@ -327,35 +334,38 @@ class Allocator(ABC):
 
     @abstractmethod
     def ranges(self) -> Ranges:
-        """Return all address space of the allocator, ascending, including what it has only reserved."""
+        """Return all address space of the allocator, ascending, including address space that is only reserved."""
 
     def single_blocks(self) -> Ranges:
-        """Return the mappings outside ``ranges`` that hold one block each, ascending. They are found last of all."""
+        """Return the mappings outside ``ranges`` that hold one block each, ascending. They are searched after
+        everything else."""
         return []
 
     def of_others(self) -> Ranges:
-        """Return the parts of ``ranges`` that somebody else got from the system, ascending."""
+        """Return the parts of ``ranges`` that code other than the allocator got from the system, ascending."""
         return []
 
     def books(self) -> Ranges:
-        """Return the allocator's own records in static data, ascending. They point to blocks whether in use or free."""
+        """Return the ranges of the allocator's own records in static data, ascending.
+
+        The records point to blocks in use and to free blocks alike."""
         return []
 
     def leaves(self, ranges: Ranges) -> Ranges:
-        """Return the parts of ``ranges`` that are not the allocator's, by what is known before its blocks are
+        """Return the parts of ``ranges`` that are not the allocator's, as far as this is known before its blocks are
         listed."""
         return subtract(ranges, self.ranges())
 
     @abstractmethod
     def pieces(self) -> Iterable[Piece]:
-        """Return the allocator's address space as pieces; no byte is in two pieces."""
+        """Return the allocator's address space as pieces, which do not overlap."""
 
     @abstractmethod
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
-        """Add the blocks of the piece without an owner that begins at ``start`` to ``sweep``, and return the end of the
-        piece.
+        """Add the blocks of the piece at ``start`` to ``sweep``, and return the end of the piece.
 
-        ``number`` maps the id of a ledger line to the owner's number."""
+        The piece has no owner of its own (``Piece.owner`` is None). ``number`` maps the id of a ledger line to the
+        number of the owner in ``sweep``."""
 
     def all_lines(self) -> Iterator[LedgerLine]:
         """Yield the allocator's ledger lines in this target, including those of single arenas."""
@@ -372,11 +382,11 @@ class Allocator(ABC):
         """Return the block, in use or free, that holds ``address``; None if there is none."""
 
     def own_part(self, address: int) -> str | None:
-        """Describe an address in no block that is the allocator's own; None for any other address."""
+        """Return what an address outside of blocks is for if it is the allocator's own memory; otherwise None."""
         return None
 
     def structures(self) -> dict[int, str]:
-        """Return the purpose of each block that the allocator made for itself, by the block's address."""
+        """Return the blocks that the allocator made for its own purposes, as {address: purpose}."""
         return {}
 
     @abstractmethod
@@ -384,7 +394,8 @@ class Allocator(ABC):
         """Return (size, number of blocks in use) for each size of block."""
 
     def free_sizes(self) -> list[tuple[int, int]]:
-        """Return (size, number of free blocks), where free blocks have sizes of their own."""
+        """Return (size, number of free blocks) for each size of free block, if free blocks have sizes that blocks in
+        use lack."""
         return []
 
     def extent_arenas(self) -> list[ExtentArena]:
@@ -396,27 +407,26 @@ class Allocator(ABC):
         return []
 
     def owners(self) -> list[str]:
-        """Return the modules that bring one allocator of this kind each, if there are several; otherwise an empty
-        list."""
+        """Return the modules that contain an allocator of this kind, if there are several; otherwise an empty list."""
         return []
 
     def size_classes(self, root: int | None = None) -> list[SizeClassUse]:
-        """Return the sizes of blocks, ascending, if blocks lie in groups of equal size.
+        """Return the sizes of blocks, ascending, if blocks lie in groups of equal size; otherwise an empty list.
 
-        ``root`` is an index into ``owners``; None means all of them."""
+        ``root``: the index in ``owners`` of one allocator, or None for all."""
         return []
 
     def packing(self) -> _native.Packing | None:
         """Return what would be freed if the blocks in use were moved into as few groups of equal blocks as they need.
 
-        None where blocks do not lie in such groups."""
+        None if the allocator's blocks do not lie in groups of equal blocks."""
         return None
 
     # Settings that the program can be started with.
 
     def owner_at(self, address: int) -> str | None:
-        """Return the module of the allocator that ``address`` belongs to; None if only one is possible, or if
-        unknown."""
+        """Return the module whose allocator ``address`` belongs to. None if unknown, or if only one module is
+        possible."""
         return None
 
     def variables(self) -> list[str]:
@@ -424,12 +434,13 @@ class Allocator(ABC):
         return []
 
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
-        """Return the variables and values that serve ``purpose``, for the allocator of the module ``owner``; may be
-        empty."""
+        """Return the environment variables that serve ``purpose``, with their values; empty if there are none.
+
+        ``owner``: the module of the allocator that shall read them."""
         return {}
 
     def caching(self) -> Caching | None:
-        """Return what the thread caches hold; None if the allocator has no caches that are known."""
+        """Return the free blocks in the allocator's caches; None if it has none, or if they are not known."""
         return None
 
     @property
@@ -446,17 +457,18 @@ class Allocator(ABC):
     def first_used(self, least: int, largest: int, most: int) -> list[tuple[int, int]]:
         """Return (the program's pointer, size) of the first ``most`` blocks in use of ``least`` to ``largest`` bytes.
 
-        Addresses ascend; sizes are as in ``used_sizes``. The list is empty where blocks cannot be listed by address."""
+        Addresses ascend; sizes are as in ``used_sizes``. The list is empty if the allocator cannot list blocks by
+        address."""
         return []
 
     def list_blocks(self, asked: Asked) -> BlockList | None:
-        """Return the number of the blocks asked for, their bytes, and the first of them; None where blocks are not
-        listed so."""
+        """Return the number of the blocks asked for, their bytes, and the first of them; None if the allocator cannot
+        list blocks."""
         return None
 
     @abstractmethod
     def give(self, blocks: WalkedBlocks) -> None:
-        """Add the allocator's blocks to those that the native half gets."""
+        """Add the allocator's blocks to ``blocks``, which are passed to the native half."""
 
     # Holes, pins, and free memory that stays.
 
@@ -466,36 +478,37 @@ class Allocator(ABC):
 
     @abstractmethod
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Return the first ``most`` groups of blocks that pin ``minimum`` bytes or more beyond their own.
+        """Return the first ``most`` groups of blocks that pin at least ``minimum`` bytes other than their own.
 
         ``kept``: memory that the kernel cannot take back."""
 
     @abstractmethod
     def members(self, row: PinRow) -> list[Member]:
-        """Return the blocks of a group of pins."""
+        """Return the blocks of ``row``, a group that pins memory."""
 
     def returnable(self) -> int | None:
-        """Return the bytes that a call of the program would give back now; None if there is no such call, or if
-        unknown."""
+        """Return how many bytes a call of a library function would return to the kernel now.
+
+        None if the allocator has no such function, or if the number is unknown."""
         return None
 
     @abstractmethod
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return why free resident bytes stay beyond what is returnable.
+        """Return why free resident bytes beyond the returnable bytes cannot be returned.
 
-        ``free`` is the number of free resident bytes, ``whole`` those of them in completely free pages."""
+        ``free``: the number of free resident bytes. ``whole``: how many of them lie in completely free pages."""
 
     # State, damage and checks.
 
     @abstractmethod
     def check(self) -> Looked:
-        """Walk everything, and add what is inconsistent to ``damage``."""
+        """Walk all of the allocator's data, and add the inconsistencies to ``damage``. Return how much was walked."""
 
 
 class StoreAllocator(Allocator):
     """An allocator whose blocks all lie in groups of equal blocks, in a native store.
 
-    ``parts`` maps the native names of the parts of a piece to ledger lines."""
+    ``parts`` maps the native names for the parts of a piece to ids of ledger lines."""
 
     parts: ClassVar[dict[PartId, LineId]]
 
@@ -510,20 +523,21 @@ class StoreAllocator(Allocator):
         return sweep.add_blocks(self.target.space, self.store, start, owners)
 
     def used_sizes(self) -> list[tuple[int, int]]:
-        """Return (size, number of blocks in use) for each size of a group's blocks."""
+        """Return (block size, number of blocks in use) for each size of block."""
         return [(row.block_size, row.used) for row in self.store.classes()]
 
     def free_sizes(self) -> list[tuple[int, int]]:
-        """Return (size, number of free blocks) by the groups that have room for them, handed out before or not."""
+        """Return (block size, number of free blocks) for each size of block, including blocks that were never handed
+        out."""
         return [(row.block_size, row.free) for row in self.store.classes()]
 
     def packed_classes(
         self, packing: _native.Packing, classes: list[_native.SizeClass], asked: dict[int, int] | None, root: int | None
     ) -> list[SizeClassUse]:
-        """Return the sizes of blocks with what packing would free.
+        """Return a row for each size of block, with what packing would free.
 
-        ``asked``: the bytes that the program asked for, by size, or None if unknown. ``root``: the index of one of
-        several allocators, or None for all."""
+        ``asked``: the bytes that the program asked for, by block size, or None if unknown. ``root``: the index of one
+        of several allocators, or None for all."""
         spare: Counter[int] = Counter()
         freed: Counter[int] = Counter()
         for row in packing.sizes:
@@ -539,12 +553,13 @@ class StoreAllocator(Allocator):
         ]
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Return groups of blocks, each in memory that is returned or reused once the last of these blocks is freed."""
+        """Return groups of blocks that pin memory: it is returned or reused once the last block of its group is
+        freed."""
         return _native.pins(self.target.machine, self.store, self.target.pages, kept, [], minimum, most)
 
 
 class ListingAllocator(Allocator):
-    """An allocator whose native store lists blocks in use by size, and holes."""
+    """An allocator whose native store can list holes, and blocks in use by size."""
 
     @property
     @abstractmethod
@@ -552,19 +567,19 @@ class ListingAllocator(Allocator):
         """The native store of the allocator's blocks."""
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
-        """Return (pointer, size) of the largest blocks in use, of all arenas."""
+        """Return (the program's pointer, size) of the largest blocks in use, from all arenas."""
         return [(row.address, row.size) for row in self.store.largest_used(least, most)]
 
     def first_used(self, least: int, largest: int, most: int) -> list[tuple[int, int]]:
-        """Return (pointer, size) of the first blocks in use by address, of all arenas."""
+        """Return (the program's pointer, size) of the first blocks in use by address, from all arenas."""
         return [(row.address, row.size) for row in self.store.first_used(least, largest, most)]
 
     def list_blocks(self, asked: Asked) -> BlockList:
-        """Return the blocks that are asked for, of all arenas or of one."""
+        """Return the blocks asked for, from all arenas or from one."""
         return self.store.list_blocks(asked)
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
-        """Return the holes in memory that the allocator has from the kernel.
+        """Return the holes of at least ``minimum`` bytes in memory that the allocator got from the kernel.
 
         Memory that was never used, or is only reserved, is not a hole."""
         return self.store.holes(max(minimum, 1))

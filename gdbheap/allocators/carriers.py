@@ -1,4 +1,4 @@
-"""Find the loaded objects that may carry CPython, by their names and their exported symbols."""
+"""Find the loaded objects that may contain CPython, by their names and their exported symbols."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from gdbheap.targets.target import Target
 from gdbheap.targets.unseen_files import about
 
 TYPE = "PyType_Type"
-# Data of every CPython, data of 3.7 and later, data of 3.11 and later, and a function. The function is needed because a
-# program that is linked at a fixed address may have copies of its library's data, under their names, but never of a
-# function.
+# A variable of every CPython, one of 3.7 and later, one of 3.11 and later, and a function. The function is needed,
+# because a program that is linked at a fixed address may contain copies of a library's variables, under the same names,
+# but never of a function.
 EXPORTED = (TYPE, "_PyRuntime", "Py_Version", "Py_InitializeEx")
 
 
 def python_first(target: Target) -> list[LoadedObject]:
-    """Return the loaded objects: first those named like Python, then Python's extension modules, then all others."""
+    """Return all loaded objects: first those whose names begin with python, then those with python in their names.
+
+    The remaining ones come last."""
 
     def rank(loaded: LoadedObject) -> int:
         name = loaded.path.rsplit("/", 1)[-1]
@@ -31,9 +33,9 @@ def exports(loaded: LoadedObject) -> list[str]:
 
 
 def carriers(target: Target) -> list[LoadedObject]:
-    """Return the loaded objects that may carry CPython, the likeliest first.
+    """Return the loaded objects that may contain CPython, the likeliest first.
 
-    They are the objects that export ``PyType_Type`` or, if none does, those that are named like Python."""
+    These are the objects that export ``PyType_Type``; if none does, the objects with python in their names."""
     exporting = [loaded for loaded in python_first(target) if loaded.exported(TYPE)]
     if exporting:
         return sorted(exporting, key=lambda loaded: -len(exports(loaded)))
@@ -41,9 +43,9 @@ def carriers(target: Target) -> list[LoadedObject]:
 
 
 def need_python(target: Target) -> None:
-    """Raise NotAPython if no loaded object of the target may carry CPython.
+    """Raise NotAPython if no loaded object of the target can contain CPython.
 
-    Raises Unsupported if one may, but cannot be read."""
+    Raises Unsupported if a file named like Python cannot be read."""
     if not carriers(target):
         if any("python" in file_name(file.path) for file in target.unseen):
             raise Unsupported(f"Python is here and not to be seen, because {about(target.unseen)}")

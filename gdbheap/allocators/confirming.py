@@ -8,7 +8,7 @@ __all__ = ["confirm"]
 
 
 def confirm(loaded: LoadedObject, name: str, address: int) -> str | None:
-    """Return "symbol" if the object's symbols give the same address, a sentence if they give another, None without a
+    """Return "symbol" if the symbol ``name`` has this address, a sentence if it has another; None if there is no such
     symbol."""
     known = loaded.symbol(name)
     if known is None:

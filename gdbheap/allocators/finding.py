@@ -1,4 +1,4 @@
-"""The list of all allocators, in the order in which they are looked for."""
+"""The list of all allocators, in the order in which they are searched."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ KINDS: tuple[type[Allocator], ...] = (
     PymallocAllocator,
     MimallocAllocator,
 )
-"""An allocator that lies inside another comes after it: the last allocator that has a block owns it."""
+"""An allocator that lies inside another comes after it: if several allocators have a block, the last one owns it."""
 OF_C_LIBRARIES = frozenset(kind.name for kind in KINDS if MALLOC in (kind, kind.replaces))
 """The names of the allocators that belong to a C library."""

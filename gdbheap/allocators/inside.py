@@ -1,11 +1,11 @@
 """Find the threads that may be inside an allocator, so that its data may be half changed.
 
-A thread is inside if its program counter, or a return address of one of its frames, lies in the module that holds the
-allocator; so no symbols are needed. If the allocator is linked into a program, the module has the program's own code
-too. Then the names of functions decide, if there are any. Without names, a thread counts as inside if it has an address
-of the allocator's own data in a register or on top of its stack and does not wait in a system call that no allocator
-makes: a thread that changes a structure must have such an address (but an earlier call may have left one as well). A
-thread that was killed by a fault of its own, or aborts, will not finish its change.
+A thread is inside if its program counter, or a return address of one of its frames, lies in the module that contains
+the allocator; this needs no symbols. If the allocator is linked into a program, the module has the program's own code
+too. Then the names of the functions decide, if they are known. Without names, a thread counts as inside if it has an
+address of the allocator's own data in a register or on top of its stack, unless it waits in a system call that no
+allocator makes. A thread that changes a structure must have such an address, but an earlier call may also have left one
+behind. A thread that was killed by a fault of its own, or that aborts, will not finish its change.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from gdbheap.targets.unwind_tables import DWARF, modules_of, room_for_tables
 
 __all__ = ["Inside", "caught", "in_hands"]
 
-# Where no frames are known: the number of words on top of the stack that are searched for return addresses.
+# If frames are unknown, this number of words on top of the stack is searched for return addresses.
 STACK_WORDS = 64
-# Where no function names are known: the number of words on top of the stack that are searched for data addresses.
+# If function names are unknown, this number of words on top of the stack is searched for addresses of data.
 DATA_WORDS = 256
-# The number of innermost frames that are searched: what malloc calls, and what it calls itself, lies no deeper.
+# The number of innermost frames that are searched. When a thread is inside malloc, malloc's frame lies no deeper.
 MAX_FRAMES = 64
 # The states of an allocator's own data.
 OWN_STATES = ("metadata",)
-# Functions that every allocator has.
+# Functions that every allocator has. A thread in one of them is inside.
 OF_MALLOC = (
     "malloc", "free", "calloc", "realloc", "posix_memalign", "aligned_alloc", "operator new",
     "operator delete",
@@ -40,17 +40,17 @@ OF_MALLOC = (
 
 
 def caught(found: _native.Damage, words: str) -> Damage:
-    """Return the damage as a change that a thread has left half done and will finish; ``words`` name the allocator."""
+    """Return the damage as a change that a thread has half made and will complete; ``words`` name the allocator."""
     whole = Damage.of(found, transient=True)
     return replace(whole, what=f"{words}: {whole.what}")
 
 
 @dataclass
 class Inside:
-    """The ``threads`` that may be inside an allocator in one of some modules.
+    """The ``threads`` that may be inside an allocator, in one of several modules.
 
-    ``unsure``: for one of them there are no function names to decide it. ``failed``: a thread inside has failed and
-    will never continue; it may have met the damage."""
+    ``unsure``: for at least one of these threads, function names that would decide are missing. ``failed``: a thread
+    that is inside has failed and will never continue; the damage may be what made it fail."""
 
     threads: list[Thread] = field(default_factory=list)
     unsure: bool = False
@@ -64,10 +64,10 @@ class Inside:
         names: tuple[str, ...],
         own: Container[str] = OWN_STATES,
     ) -> Inside:
-        """Find the threads inside the allocator's ``modules``.
+        """Find the threads that may be inside the allocator, in one of ``modules``.
 
-        ``names``: prefixes of the functions of this allocator. ``own``: the states that ``allocator.find`` gives for
-        the allocator's own data."""
+        ``names``: prefixes of this allocator's functions. ``own``: the states that ``allocator.find`` gives for the
+        allocator's own data."""
         found, asked, target = cls(), _Asked(allocator, names, own), allocator.target
         for thread, counters in zip(target.threads, _counters(target)):
             answers = [asked.stands(thread, counters, module) for module in modules]
@@ -79,22 +79,23 @@ class Inside:
         return found
 
     def excuses(self, half_done: int) -> bool:
-        """Return whether these threads can explain ``half_done`` structures: each thread changes one at a time."""
+        """Return whether these threads can explain ``half_done`` half changed structures: each thread changes one at a
+        time."""
         return not self.failed and half_done <= len(self.threads)
 
     @property
     def is_sure(self) -> bool:
-        """Whether threads are inside for certain, and all of them will continue."""
+        """Whether threads are certainly inside, and all of them will continue."""
         return bool(self.threads) and not (self.unsure or self.failed)
 
     @property
     def told(self) -> dict[str, Any]:
-        """The values for the sentence of a remark."""
+        """The values that fill in the sentence of a remark about these threads."""
         return {"threads": [thread.tid for thread in self.threads], "unsure": self.unsure}
 
 
 class _Asked:
-    """The test of one thread's frames after the other; it caches the names of functions."""
+    """Decides for one thread at a time whether it is inside an allocator; caches the names of functions."""
 
     def __init__(self, allocator: Allocator, names: tuple[str, ...], own: Container[str]) -> None:
         self._allocator, self._target, self._names, self._own = allocator, allocator.target, names, own
@@ -102,7 +103,9 @@ class _Asked:
         self._program = self._target.object_of(self._target.auxv.get(AT_ENTRY, 0))
 
     def stands(self, thread: Thread, counters: Sequence[int], module: LoadedObject) -> bool | None:
-        """Return whether a thread with these frames is inside; None if unknown."""
+        """Return whether the thread is inside the allocator in ``module``; None if unknown.
+
+        ``counters``: addresses in the functions of the thread's frames."""
         own = [counter for counter in counters if module.contains(counter)]
         if not own or self._is_alone(module):
             return bool(own)
@@ -113,7 +116,7 @@ class _Asked:
         return False if is_told or not self._holds_data(thread) else None
 
     def _holds_data(self, thread: Thread) -> bool:
-        """Return whether a thread's registers or stack have an address of the allocator's own data."""
+        """Return whether an address of the allocator's own data is in the thread's registers or on top of its stack."""
         found = map(self._allocator.find, in_hands(self._target, thread))
         return any(part is not None and part.state in self._own for part in found)
 
@@ -133,9 +136,10 @@ def in_hands(target: Target, thread: Thread) -> set[int]:
 
 
 def _counters(target: Target) -> list[list[int]]:
-    """Return, for each thread, the addresses of its innermost frames: for return addresses, that of the call before.
+    """Return, for each thread, the program counters of its innermost frames.
 
-    Where the unwind tables give nothing, they are words on top of the stack that may be return addresses."""
+    For outer frames they are addresses of the calls, right before the return addresses. If the unwind tables give no
+    frames, they are words on top of the stack that may be return addresses."""
     of_general = [dict(enumerate(thread.registers)) for thread in target.threads]
     notes = target.machine.notes
     known = [row | {notes.sp: one.sp, notes.pc: one.pc} for row, one in zip(of_general, target.threads)]

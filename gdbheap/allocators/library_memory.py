@@ -1,9 +1,9 @@
 """Assign anonymous memory outside every heap to the library whose static data points to it.
 
-It may be the pool of the library's own allocator, as with Arrow, or its work space, as with OpenBLAS. The assignment
-means only that most of the static pointers into the memory are this library's. Pointers of the dynamic linker do not
-count: they point to thread blocks and to memory from before malloc existed, both in small mappings that the kernel may
-have joined with a neighbour of any size.
+The memory may be the pool of the library's own allocator, as with Arrow, or its work space, as with OpenBLAS. The
+assignment means only that most of the static pointers into the memory are in this library. Pointers of the dynamic
+linker do not count: they point to thread blocks and to memory that it took before malloc existed. Both lie in small
+mappings, which the kernel may have joined with a neighbour of any size.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ MIN_RANGE_BYTES = 64 << 10
 
 @dataclass(frozen=True)
 class Held:
-    """The memory to which the static data of one library points; ``path`` is the library's file."""
+    """The memory to which one library's static data points; ``path`` is the library's file."""
 
     path: str
     ranges: Ranges
 
     @property
     def name(self) -> str:
-        """The name of the library's file, without its folder."""
+        """The name of the library's file, without the folder."""
         return self.path.rsplit("/", 1)[-1]
 
 
 def find_held(target: Target, ranges: Ranges) -> list[Held]:
-    """Return those ranges to which one library points more than all others together.
+    """Return the ranges to which one library points more often than all others together, grouped by library.
 
     ``ranges`` is ascending; ranges below MIN_RANGE_BYTES are skipped."""
     large = [(start, end) for start, end in joined(ranges) if end - start >= MIN_RANGE_BYTES]
@@ -53,7 +53,10 @@ def find_held(target: Target, ranges: Ranges) -> list[Held]:
 
 
 def _holder(counts: dict[int, int]) -> int | None:
-    """Return the number of the object with more than half of the pointers; None if there is none."""
+    """Return the number of the loaded object that has more than half of the pointers; None if there is none.
+
+    ``counts``: the number of pointers by the number of the object.
+    """
     most = Counter(counts).most_common(1)
     return most[0][0] if most and 2 * most[0][1] > sum(counts.values()) else None
 

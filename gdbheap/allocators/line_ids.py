@@ -1,6 +1,6 @@
-"""The ids of the ledger's lines, and of the parts of an allocator's memory.
+"""The ids of the ledger's lines, and the names of the parts of an allocator's memory.
 
-An id is written once, where its line is declared: mypy reports a plain string in place of a line id.
+An id is written only where its line is declared: mypy reports a plain string that is used instead of a line id.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ __all__ = ["BREAK_OF_OTHERS", "UNEXPLAINED", "LineId", "PartId", "line_below", "
 
 LineId = NewType("LineId", str)
 UNEXPLAINED = LineId("unexplained")
-"""Memory of an unknown owner."""
+"""Memory whose owner is unknown."""
 BREAK_OF_OTHERS = LineId("other.break")
-"""Memory of ``brk`` that is not malloc's."""
+"""Memory that the program got from ``brk`` without malloc."""
 PartId = Literal[
     "used", "free", "cached", "waiting", "top", "header", "padding", "slack", "free run", "muzzy", "reserved",
     "foreign", "unexplained",
@@ -23,11 +23,11 @@ PartId = Literal[
 
 
 def line_below(line: LineId, part: str | int) -> LineId:
-    """Return the id of a line below ``line``: for a part, for an arena by its index, or for one allocator of
-    several."""
+    """Return the id of a child of ``line``. ``part``: the name of a part, the index of an arena, or that of an
+    allocator."""
     return LineId(f"{line}.{part}")
 
 
 def lines_below(line: LineId, *parts: str) -> Iterator[LineId]:
-    """Yield the ids of lines below ``line``, one for each part."""
+    """Yield the ids of children of ``line``, one for each of ``parts``."""
     return (line_below(line, part) for part in parts)

@@ -1,4 +1,4 @@
-"""The memory that allocators handed out, and the memory next to it."""
+"""Find what all memory of a target belongs to: its allocators, its stacks, or libraries that point to it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ LabelledProgress = Callable[[str, int, int], object]
 
 
 class AllocatedMemory(Parts):
-    """The allocators of one target, its stacks, and memory without an owner. ``progress`` and ``kinds`` are as in
-    ``Heap``."""
+    """The allocators of one target, its stacks, and memory without an owner.
+
+    ``progress`` and ``kinds`` are as in ``Heap``."""
 
     def __init__(self, target: Target, progress: LabelledProgress | None, kinds: Sequence[type[Allocator]]) -> None:
         super().__init__(target)
@@ -38,7 +39,7 @@ class AllocatedMemory(Parts):
         self._remarks: list[Remark] = []
 
     def allocator(self, kind: type[A]) -> A:
-        """Return an allocator of this target. Raises NotAPython, NotInUse or Unsupported."""
+        """Return the allocator of this kind. Raises NotAPython, NotInUse or Unsupported if the target lacks it."""
         if kind not in self._allocators:
             self._allocators[kind] = self.read(kind.name, lambda: kind(self))
         found = self._allocators[kind]
@@ -46,12 +47,12 @@ class AllocatedMemory(Parts):
         return found
 
     def find_allocator(self, kind: type[A]) -> A | None:
-        """Return an allocator of this target; None if it is absent or unknown."""
+        """Return the allocator of this kind; None if the target lacks it or its layout is unknown."""
         return or_none(lambda: self.allocator(kind))
 
     @property
     def unknown_allocators(self) -> dict[type[Allocator], GdbheapError]:
-        """The allocators that should be present and could not be found, with the errors."""
+        """The allocators that the target seems to have but that could not be located, each with the error."""
         found: dict[type[Allocator], GdbheapError] = {}
         for kind in self.kinds:
             try:
@@ -65,7 +66,7 @@ class AllocatedMemory(Parts):
 
     @property
     def malloc(self) -> Allocator:
-        """The C library's allocator, whichever that is. Raises Unsupported if it is unknown."""
+        """The C library's allocator, of whichever library. Raises Unsupported if it is unknown."""
         other = next((found for found in self.standing_in if found.replaces is MALLOC), None)
         return self.allocator(MALLOC) if other is None else other
 
@@ -78,22 +79,24 @@ class AllocatedMemory(Parts):
 
     @property
     def allocators(self) -> list[Allocator]:
-        """The allocators that the target has. Allocators inside others come after them."""
+        """The allocators of the target. An allocator that lies inside another comes after it."""
         return [found for found in map(self.find_allocator, self.kinds) if found is not None]
 
     @property
     def walked(self) -> WalkedBlocks:
-        """The blocks of all allocators, for the native half."""
+        """The blocks of all allocators, as the native half takes them."""
         return _walked(self.allocators)
 
     def block_at(self, address: int) -> Block | None:
-        """Return the innermost allocator's block that holds ``address``, in use or free; None if there is none."""
+        """Return the block, in use or free, that holds ``address``; None if there is none.
+
+        If an allocator lies inside another's block, the inner allocator's block is returned."""
         found = (allocator.find(address) for allocator in reversed(self.allocators))
         return next((block for block in found if block is not None), None)
 
     def outside(self, ranges: Ranges, of: type[Allocator]) -> Ranges:
-        """Return the parts of ``ranges`` that are no stack and belong to no allocator that is looked for before
-        ``of``."""
+        """Return the parts of ``ranges`` outside stacks and outside the memory of every allocator that is searched
+        before ``of``."""
         ranges = subtract(ranges, [(stack.start, stack.end) for stack in self.stacks])
         for allocator in filter(None, map(self.find_allocator, self.kinds[: self.kinds.index(of)])):
             ranges = allocator.leaves(ranges)
@@ -101,7 +104,8 @@ class AllocatedMemory(Parts):
 
     @part("other allocator")
     def other_allocator(self) -> OtherAllocator | None:
-        """The unwalked allocator next to the C library's, or instead of it; None if none is recognised."""
+        """An allocator next to the C library's, or instead of it, whose blocks gdbheap does not walk; None if none is
+        recognised."""
         malloc = self.find_allocator(MALLOC)
         idle = malloc is None or malloc.idle
         walked = {found.walks for found in self.standing_in}
@@ -109,17 +113,17 @@ class AllocatedMemory(Parts):
 
     @property
     def standing_in(self) -> list[Allocator]:
-        """The walked allocators that replace the C library's or are present next to it."""
+        """The walked allocators that replace the C library's allocator or are present next to it."""
         found = (self.find_allocator(kind) for kind in self.kinds if kind.walks is not None)
         return [allocator for allocator in found if allocator is not None]
 
     @part("runtimes")
     def runtimes(self) -> list[Runtime]:
-        """The runtimes and servers that were recognised, with what is known about the place of their memory."""
+        """The runtimes and servers that were recognised, with what is known about where their memory lies."""
         return find_runtimes(self.target, self.other_allocator is not None)
 
     def note_others(self, idle: bool) -> None:
-        """Warn, next to a list of the C library's blocks, that the blocks of other allocators are not walked.
+        """Warn, beside a list of the C library's blocks, that the blocks of other allocators are not in it.
 
         ``idle``: the C library's allocator holds nothing."""
         other = self.other_allocator
@@ -143,12 +147,12 @@ class AllocatedMemory(Parts):
 
     @property
     def blocks_of_c(self) -> WalkedBlocks:
-        """The blocks of the allocators that are not Python's own: C code asks these for memory."""
+        """The blocks of the allocators that C code uses: all but Python's own."""
         return _walked(self._of_c)
 
     @property
     def is_all_of_c(self) -> bool:
-        """Whether the target has no allocator of Python's own."""
+        """Whether none of the target's allocators is Python's own."""
         return self._of_c == self.allocators
 
     @property
@@ -162,7 +166,8 @@ class AllocatedMemory(Parts):
 
     @part("stacks of ended threads")
     def ended_stacks(self) -> list[EndedStack]:
-        """The stacks of ended threads that the C library keeps, ascending, without those inside blocks of malloc."""
+        """The stacks of ended threads that the C library keeps, ascending; stacks inside blocks of malloc are left
+        out."""
         found = find_ended(self.target, self.stacks)
         malloc = self._find_malloc() if found else None
         blocks = [] if malloc is None else joined(sorted([*malloc.ranges(), *malloc.single_blocks()]))
@@ -170,7 +175,7 @@ class AllocatedMemory(Parts):
 
     @property
     def stack_ranges(self) -> Ranges:
-        """The threads' stacks, ascending, without those that lie in blocks of malloc: that memory counts as
+        """The threads' stacks, ascending. Stacks inside malloc's memory are left out, because they count as
         malloc's."""
         provided = [(stack.start, stack.end) for stack in self.stacks if stack.provided]
         if provided:
@@ -183,11 +188,10 @@ class AllocatedMemory(Parts):
         return [(stack.start, stack.end) for stack in self.stacks if not stack.provided]
 
     def live_stacks(self) -> tuple[Ranges, Ranges]:
-        """Return the parts of threads' stacks that may be in use, and the memory above stack pointers outside all
-        stacks.
+        """Return the parts of threads' stacks that may be in use, and other memory to which stack pointers point.
 
-        The latter are stacks of coroutines or signals; if one lies in a block of malloc, it extends to the block's
-        end."""
+        The second list has the memory above stack pointers that lie outside the known stacks: stacks of coroutines or
+        of signal handlers. Inside a block of malloc, such a stack extends to the end of the block."""
         loose = []
         for start, end in unbounded(self.target, self.stacks):
             block = self.block_at(start)
@@ -200,25 +204,25 @@ class AllocatedMemory(Parts):
         return sorted(self.single_blocks() + [pair for allocator in self.allocators for pair in allocator.ranges()])
 
     def books(self) -> Ranges:
-        """Return the allocators' own records in static data."""
+        """Return the ranges of the allocators' own records in static data."""
         return [pair for allocator in self.allocators for pair in allocator.books()]
 
     def unowned_ranges(self) -> Ranges:
-        """Return writable private anonymous memory that is no allocator's, no stack and no .bss.
+        """Return the writable private anonymous memory outside allocators, stacks and .bss.
 
-        Mappings of single blocks are included."""
+        Mappings that hold a single block of an allocator are included."""
         return subtract(self.anonymous(), self.owned_ranges())
 
     def anonymous(self, writable: bool = True) -> Ranges:
-        """Return private anonymous memory: writable memory only, or all of it if ``writable`` is False.
+        """Return the ranges of private anonymous memory: writable memory only, or all of it if ``writable`` is False.
 
-        The kernel keeps an mmapped chunk as several mappings when a part of it was passed to madvise (numpy does so) or
-        mprotect."""
+        Adjacent mappings are joined: the kernel splits the mapping of an mmapped chunk when madvise (as by numpy) or
+        mprotect is called for a part of it."""
         return joined([
             (mapping.start, mapping.end)
             for mapping in self.target.mappings
             if mapping.anonymous and mapping.private and mapping.readable and (mapping.writable or not writable)
-            # Reading the kernel's vdso would put a page of it into the process.
+            # Reading the kernel's vdso would make a page of it resident in the process.
             and not mapping.is_kernels
         ])  # fmt: skip
 
@@ -227,7 +231,8 @@ class AllocatedMemory(Parts):
         return subtract(self.unowned_ranges(), self.single_blocks())
 
     def of_others(self) -> Ranges:
-        """Return the parts of the allocators' ranges that somebody else got from the system, ascending."""
+        """Return the parts of the allocators' ranges that code other than the allocators got from the system,
+        ascending."""
         return sorted(pair for allocator in self.allocators for pair in allocator.of_others())
 
     def single_blocks(self) -> Ranges:
@@ -235,12 +240,14 @@ class AllocatedMemory(Parts):
         return sorted(pair for allocator in self.allocators for pair in allocator.single_blocks())
 
     def owned_ranges(self) -> Ranges:
-        """Return the memory of stacks, allocators and .bss, ascending. Mappings of single blocks are not included."""
+        """Return the memory of stacks, allocators and .bss, ascending.
+
+        Mappings that hold a single block of an allocator are not included."""
         ended = [(stack.start, stack.end) for stack in self.ended_stacks]
         return sorted(self.stack_ranges + ended + self._of_allocators())
 
     def taken(self) -> Ranges:
-        """Return the ranges of .bss, of allocators and of thread stacks that lie in no block, ascending."""
+        """Return the ranges of .bss, of allocators, and of thread stacks outside of blocks, ascending."""
         return sorted(self._own_stacks() + self._of_allocators())
 
     def _of_allocators(self) -> Ranges:
@@ -249,7 +256,7 @@ class AllocatedMemory(Parts):
 
     @part("held")
     def held(self) -> list[Held]:
-        """Memory outside every heap, by the library whose static data points to it.
+        """Memory outside every heap, grouped by the library whose static data points to it.
 
         The list is empty if another allocator is recognised, or if the C library's is unknown."""
         if self.other_allocator is not None or self._find_malloc() is None:
@@ -257,12 +264,12 @@ class AllocatedMemory(Parts):
         return find_held(self.target, self.unwalked_ranges())
 
     def lacks_memory(self) -> bool:
-        """Return whether memory that may lead to blocks is missing."""
+        """Return whether memory that may contain references to blocks could not be read."""
         is_absent = any(damage.is_absence and not damage.transient for damage in self.damage)
         return bool(is_absent or self.target.partial or self.target.lacking or self.target.cut_short)
 
     def is_shared_memory(self, mapping: Mapping) -> bool:
-        """Return whether a mapping is shared and no file on a disk is behind it."""
+        """Return whether a mapping is shared memory without a file on a disk."""
         return mapping.is_shared_memory(() if self.target.proc is None else self._devices)
 
     @part("devices of memory")
@@ -279,27 +286,27 @@ class AllocatedMemory(Parts):
         return report
 
     def note(self, id: RemarkId, **values: Any) -> None:
-        """Add a remark to the answer, once; ``values`` fill in its sentence."""
+        """Add a remark to the answer, unless it has the same one; ``values`` fill in its sentence."""
         remark = Remark(id, values)
         if remark not in self._remarks:
             self._remarks.append(remark)
 
     @property
     def damage(self) -> list[Damage]:
-        """The damage met so far.
+        """The damage found so far.
 
-        It is empty if reading ended early, or if memory without pointers was not copied: unread memory would look like
-        damage."""
+        It is empty if reading ended early, or if memory without pointers was not copied, because unread memory looks
+        like damage."""
         return [] if self.target.cut_short or self.target.space.left_out else self.all_damage
 
     @property
     def all_damage(self) -> list[Damage]:
-        """The damage met so far, including what was not read."""
+        """The damage found so far, including memory that only looks damaged because it was not read."""
         return self.target.damage + [damage for allocator in self.asked_allocators for damage in allocator.damage]
 
     @property
     def asked_allocators(self) -> list[Allocator]:
-        """The allocators that were asked for so far and are present."""
+        """The target's allocators that were used so far."""
         return [self._allocators[kind] for kind in self.kinds if kind in self._allocators]
 
 

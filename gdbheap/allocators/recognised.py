@@ -1,9 +1,8 @@
-"""Recognise allocators that are not walked: jemalloc, tcmalloc, mimalloc, musl's malloc, or any other instead of
-glibc's.
+"""Recognise allocators whose blocks are not walked: jemalloc, tcmalloc, mimalloc, musl's malloc, or another malloc.
 
-An allocator is recognised by the file that it is loaded from, or by a function that only it has, which works also when
+An allocator is recognised by the name of its file, or by a function that only this allocator has, which also works if
 it is linked into the program. Its memory is known only if it names its mappings (``PR_SET_VMA_ANON_NAME``); otherwise
-it is somewhere in the private anonymous memory that nobody else owns.
+its memory is an unknown part of the private anonymous memory without another owner.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ MAX_DATA_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Kind:
-    """An allocator's name, the functions that only it has (one is enough), and how to ask it about itself."""
+    """A kind of allocator: its name, functions that no other allocator has (one is enough), and how to ask it about
+    itself."""
 
     name: str
     functions: tuple[str, ...]
@@ -71,11 +71,12 @@ class OtherAllocator:
 
     @property
     def title(self) -> str:
-        """The title of the ledger line with its memory. Without named mappings the line holds memory of others too."""
+        """The title of the ledger line for its memory. If mappings are not named, the line includes other memory
+        too."""
         return title(self.kind.name, self.named)
 
     def owns(self, mapping: Mapping) -> bool:
-        """Return whether a mapping that nobody else owns counts as this allocator's memory."""
+        """Return whether a mapping without another owner counts as this allocator's memory."""
         if self.named:
             return _is_named(mapping, self.kind)
         plain = mapping.path in ("", "[heap]")
@@ -83,10 +84,11 @@ class OtherAllocator:
 
 
 def find_other(target: Target, idle: bool, walked: Collection[str | None] = ()) -> OtherAllocator | None:
-    """Return the allocator next to glibc's, or instead of it if glibc's is ``idle``; None if none is recognised.
+    """Return an allocator that is present next to glibc's, or instead of it if glibc's is ``idle``.
 
-    Allocators whose blocks are ``walked``, given by name, are not returned. If glibc's is idle, the symbols of every
-    loaded object are read; otherwise only those of the program, which are known already.
+    None if there is none. Allocators named in ``walked`` are ignored, because their blocks are walked. If glibc's
+    allocator is idle, the symbols of every loaded object are read, otherwise only those of the program, which are known
+    already.
     """
     program = target.object_of(target.auxv.get(AT_ENTRY, 0))
     asked = target.objects if idle else [program] if program else []
@@ -121,18 +123,19 @@ def _by_function(objects: list[LoadedObject], idle: bool) -> Iterator[OtherAlloc
 
 
 def _function_of(loaded: LoadedObject, kind: Kind, hidden: bool) -> str | None:
-    """Return the function that identifies the allocator, or None.
+    """Return the function that identifies the allocator in a loaded object, or None.
 
-    A function that is not exported counts only if ``hidden`` (CPython carries mimalloc unused), or if it has Rust's
-    prefix: every program with that prefix uses it."""
+    A function that is not exported counts in two cases: ``hidden`` is True, or the function has Rust's prefix, because
+    every program with that prefix uses the allocator. Otherwise it does not count, because CPython contains an unused
+    mimalloc."""
     known = (name for name in kind.functions if loaded.symbol(name) is not None)
     return next((name for name in known if hidden or name.startswith("_") or loaded.exported(name)), None)
 
 
 def _by_malloc(target: Target) -> OtherAllocator | None:
-    """Return any object, other than a C library, that exports malloc() and free().
+    """Return any loaded object, other than a C library, that exports malloc() and free(), as an allocator.
 
-    It is named after the runtime that it is part of. Used when the C library's own malloc is idle."""
+    It is named after the runtime to which it belongs. This is used if the C library's own malloc is idle."""
     for loaded in target.objects:
         is_libc = loaded.exported("__libc_start_main") or _file_name(loaded).startswith("ld")
         if not is_libc and loaded.exported("malloc") and loaded.exported("free"):
@@ -154,7 +157,7 @@ def _file_name(loaded: LoadedObject) -> str:
 
 
 def no_glibc(target: Target) -> str:
-    """Return why there is no glibc malloc, in one line."""
+    """Return why the target has no glibc malloc, in one line."""
     musl = _musl(target)
     if musl is not None:
         where = f"{named(one_line(musl.path))}, {musl.evidence}"
@@ -176,10 +179,10 @@ def _musl(target: Target) -> OtherAllocator | None:
 
 
 def _mallocng_context(target: Target, loaded: LoadedObject) -> int | None:
-    """Return ``__malloc_context`` of musl 1.2.1 and later: its first word, a secret, is also that of each metadata
-    page.
+    """Return the address of ``__malloc_context`` (musl 1.2.1 and later) in a loaded object's data, or None.
 
-    ``{u64 secret; int init_done; unsigned mmap_counter; …; struct meta_area *meta_area_head @56; …}``, mallocng/meta.h.
+    The first word of the context, a secret, is also the first word of each metadata page: ``{u64 secret; int init_done;
+    unsigned mmap_counter; …; struct meta_area *meta_area_head @56; …}``, mallocng/meta.h.
     """
     for start, end in loaded.writable_ranges():
         raw = target.space.read_available(start, min(end - start, MAX_DATA_BYTES))

@@ -1,8 +1,9 @@
-"""Recognise runtimes and servers that manage memory of their own; their memory is named, not read.
+"""Recognise runtimes and servers that manage their own memory; gdbheap names that memory but does not read it.
 
-The table ``layout/tables/runtimes.json`` says how each is recognised, where its memory lies and how to ask it. A
-runtime is recognised by the file that it is loaded from, by a function that the program exports, by an ELF note (each
-Go binary has one, even if stripped or static), or by the names that it gives its mappings (``PR_SET_VMA_ANON_NAME``).
+The table ``layout/tables/runtimes.json`` says how each runtime is recognised, where its memory lies, and how to ask the
+runtime about it. A runtime is recognised by the name of its file, by a function that the program exports, by an ELF
+note (every Go binary has one, even if stripped or static), or by the names that it gives its mappings
+(``PR_SET_VMA_ANON_NAME``).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from gdbheap.text import Sentence, named
 
 NAME_LIMIT = 64
 PID, LISTENER = "{pid}", "{listener}"
-# The port in the documentation of Go's net/http/pprof.
+# The port that the documentation of Go's net/http/pprof uses.
 USUAL_PORT = 6060
 ANONYMOUS, SHARED, MMAPPED, ALLOCATOR, HELD = KINDS = ("anonymous", "shared", "mmapped", "allocator", "held")
 
@@ -33,8 +34,8 @@ ANONYMOUS, SHARED, MMAPPED, ALLOCATOR, HELD = KINDS = ("anonymous", "shared", "m
 class Kind:
     """One row of the table of runtimes.
 
-    ``memory`` is one of KINDS. ``environment``: settings that the advice names. ``programs``: the programs that the
-    commands apply to, or empty for every program of the kind."""
+    ``memory``: where the runtime's memory lies, one of KINDS. ``environment``: settings that ``advice`` names.
+    ``programs``: the programs that ``commands`` apply to; empty for every program of the kind."""
 
     id: str
     name: str
@@ -49,23 +50,23 @@ class Kind:
     programs: tuple[str, ...] = ()
 
     def has_file(self, path: str) -> bool:
-        """Return whether a file with this path belongs to the runtime."""
+        """Return whether a file with this path belongs to the runtime, by its name."""
         return _matches(self.files, path)
 
     def is_asked(self, program: str) -> bool:
-        """Return whether the commands apply to a program with this path."""
+        """Return whether ``commands`` apply to a program with this path."""
         return not self.programs or _matches(self.programs, program)
 
     def names(self, mapping: Mapping) -> bool:
-        """Return whether the mapping has one of the names that the runtime gives its mappings."""
+        """Return whether the mapping has a name that the runtime gives its mappings."""
         return bool(self.mappings) and mapping.path.startswith(self.mappings)
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime in a target: its kind, its file, how it was recognised, and the program.
+    """A runtime in a target: its kind, its file, how it was recognised, and the path of the program.
 
-    ``named``: it names its mappings. ``alone``: no other runtime or allocator can own anonymous memory."""
+    ``named``: the runtime names its mappings. ``alone``: no other runtime or allocator can own anonymous memory."""
 
     kind: Kind
     path: str
@@ -76,11 +77,11 @@ class Runtime:
 
     @property
     def title(self) -> str:
-        """The title of the ledger line with its memory."""
+        """The title of the ledger line for its memory."""
         return title(self.kind.name, self.named)
 
     def owns(self, mapping: Mapping) -> bool:
-        """Return whether a mapping that nobody else owns counts as this runtime's memory."""
+        """Return whether a mapping without another owner counts as this runtime's memory."""
         if self.named:
             return self.kind.names(mapping)
         plain = mapping.path == "" and mapping.anonymous and mapping.private
@@ -89,7 +90,8 @@ class Runtime:
     def commands(self, target: Target) -> list[str]:
         """Return shell commands that ask the runtime about its memory.
 
-        Commands that need a process, or an address at which it listens, are left out where there is none."""
+        Commands that need a process are left out for a core, commands that need a network address if the process
+        listens on none."""
         pid = target.pid if target.kind == "process" else None
         asked = self.kind.commands if self.kind.is_asked(self.program) else ()
         lines = [line.replace(PID, str(pid)) for line in asked if pid is not None or PID not in line]
@@ -99,7 +101,9 @@ class Runtime:
 
 
 def _listener(target: Target) -> str | None:
-    """Return where a process of this machine listens: at the usual port if possible; None if it does not listen."""
+    """Return an address, as ``host:port``, at which a process of this machine listens; None if it listens nowhere.
+
+    The port USUAL_PORT is preferred."""
     if target.proc is None:
         return None
     places = sorted(listening(f"{PROC}/{target.proc}"), key=lambda place: place[1] != USUAL_PORT)
@@ -107,9 +111,9 @@ def _listener(target: Target) -> str | None:
 
 
 def title(name: str, named: bool) -> str:
-    """Return the title of the ledger line with the memory of a runtime or an allocator.
+    """Return the title of the ledger line for the memory of a runtime or an allocator.
 
-    Without named mappings the line holds memory of others too."""
+    ``named``: it names its mappings. Otherwise the line includes other memory too."""
     return name if named else f"{name} and other anonymous memory"
 
 
@@ -125,14 +129,15 @@ def _kind(row: dict[str, Any]) -> Kind:
 
 
 def kind_of(loaded: LoadedObject) -> Kind | None:
-    """Return the kind of runtime that a loaded object is, by its file or a function; only those that map memory
-    themselves."""
+    """Return the kind of runtime to which a loaded object belongs, by its file's name or an exported function.
+
+    None if there is none. Only kinds whose memory is anonymous (KINDS) are considered."""
     own = (kind for kind in kinds() if kind.memory == ANONYMOUS)
     return next((kind for kind in own if kind.has_file(loaded.path) or any(map(loaded.exported, kind.symbols))), None)
 
 
 def file_name(path: str) -> str:
-    """Return the name of a file, without its folder and without the kernel's " (deleted)"."""
+    """Return the name of a file, without the folder and without the kernel's " (deleted)"."""
     return path.removesuffix(" (deleted)").rsplit("/", 1)[-1]
 
 
@@ -141,9 +146,9 @@ def _matches(patterns: tuple[str, ...], path: str) -> bool:
 
 
 def find_runtimes(target: Target, other: bool) -> list[Runtime]:
-    """Return the runtimes that are recognised in a target, each kind once, in the order of the table.
+    """Return the runtimes that are recognised in a target, each kind at most once, in the order of the table.
 
-    ``other``: an allocator other than glibc's was recognised; it may own any anonymous memory."""
+    ``other``: an allocator other than glibc's was recognised, which may own any anonymous memory."""
     found = [runtime for kind in kinds() if (runtime := _find(target, kind)) is not None]
     large = [runtime for runtime in found if runtime.kind.memory == ANONYMOUS]
     alone = len(large) == 1 and not other
@@ -151,9 +156,10 @@ def find_runtimes(target: Target, other: bool) -> list[Runtime]:
 
 
 def _find(target: Target, kind: Kind) -> Runtime | None:
-    """Return the runtime of this kind, by structure first, then by the names of mappings; None if it is not there.
+    """Return the runtime of this kind, or None if it is not in the target.
 
-    Where a library of the kind is loaded, the program is not searched for its functions."""
+    Evidence in loaded objects comes before the names of mappings. The program is searched for functions only if no
+    library of the kind is loaded."""
     found = next((mapping for mapping in target.mappings if kind.names(mapping)), None)
     path, evidence = next(_evidence(target, kind), ("", ""))
     if not evidence and found is None:
@@ -178,14 +184,14 @@ def _evidence(target: Target, kind: Kind) -> Iterator[tuple[str, str]]:
 
 
 def _note_owners(target: Target, loaded: LoadedObject) -> set[str]:
-    # Reading the kernel's vdso would put a page of it into the process.
+    # Reading the kernel's vdso would make a page of it resident in the process.
     segments = [] if loaded.path.startswith(KERNELS) else loaded.segments
     notes = notes_in(target.space, segments, loaded.bias, target.machine.kernel_start)
     return {note.owner.decode("latin-1") for note in notes}
 
 
 def not_python(target: Target) -> str | None:
-    """Return why the target is not supported as CPython, if another Python runs in it; None if none does."""
+    """Return why the target is not supported, if a Python other than CPython runs in it; otherwise None."""
     found = next((runtime for runtime in find_runtimes(target, False) if runtime.kind.id == "pypy"), None)
     if found is None:
         return None

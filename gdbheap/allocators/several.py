@@ -1,6 +1,6 @@
-"""An allocator of which several modules of a target may each contain a copy.
+"""An allocator that several modules of a target may each contain.
 
-The copies are read and answered for together; the ledger separates them."""
+All copies are read together and give one answer; the ledger has separate lines for them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ NOT_ITS_OWN = "unexplained"
 
 
 class SeveralAllocators(ListingAllocator, StoreAllocator):
-    """All copies of one allocator; ``roots`` are what was located, and the index of a copy is its place in this list.
+    """All copies of one allocator in a target.
 
-    Blocks in use have a ledger line for each copy, below the line for all. With several copies so do all other
-    lines."""
+    ``roots``: what was located of each copy; the index of a copy is its place in this list. Below the ledger line for
+    blocks in use, each copy has its own line. If there are several copies, the other lines are split the same way."""
 
     roots: Sequence[Any]
 
     @property
     @abstractmethod
     def store(self) -> _native.Mimalloc | _native.Jemalloc | _native.Tcmalloc:
-        """The blocks of all copies."""
+        """The native store of the blocks of all copies."""
 
     @abstractmethod
     def owner(self, index: int) -> str:
-        """Return the name of the module that contains the copy with index ``index``."""
+        """Return the name of the module that contains copy number ``index``."""
 
     @abstractmethod
     def root_of_piece(self, start: int) -> int:
@@ -39,14 +39,16 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
 
     @abstractmethod
     def packing(self) -> _native.Packing:
-        """Return what packing the blocks of all copies would free."""
+        """Return what would be freed if the blocks of all copies were packed."""
 
     def asked_sizes(self, root: int | None) -> dict[int, int] | None:
-        """Return the bytes asked for of blocks in use, by size, for one copy or for all; None if unknown."""
+        """Return how many bytes the program asked for, by size of the blocks in use; None if unknown.
+
+        ``root``: the index of one copy, or None for all."""
         return None
 
     def owners(self) -> list[str]:
-        """Return the module of each copy, if there are several."""
+        """Return the module of each copy if there are several; otherwise an empty list."""
         return [self.owner(index) for index in range(len(self.roots))] if len(self.roots) > 1 else []
 
     @property
@@ -54,19 +56,20 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
         return line_below(self.name, "used")
 
     def line_of(self, line: LineId, root: int) -> LineId:
-        """Return the id of the line in which the bytes of ``line`` count for the copy ``root``."""
+        """Return the id of the ledger line that counts the bytes of ``line`` for the copy with index ``root``."""
         is_apart = line == self._used or (len(self.roots) > 1 and line != NOT_ITS_OWN)
         return line_below(line, root) if is_apart else line
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
-        """Add the parts of a piece to ``sweep``, under the lines of the copy that owns it, and return where it ends."""
+        """Add the parts of the piece at ``start`` to ``sweep``, under the lines of the copy that owns it; return where
+        it ends."""
         root = self.root_of_piece(start)
         lines: dict[PartId, LineId] = {**self.parts, "used": self._used}
         owners: dict[str, int] = {part: number(self.line_of(line, root)) for part, line in lines.items()}
         return sweep.add_blocks(self.target.space, self.store, start, owners)
 
     def all_lines(self) -> Iterator[LedgerLine]:
-        """Yield the ledger lines, with a line for each copy below those lines that are split."""
+        """Yield the ledger lines. A line that is split among the copies is followed by a line for each copy."""
         for line in self.lines:
             below = [self.line_of(line.id, root) for root in range(len(self.roots))]
             is_apart = line.id == self._used or (line.state is not None and below[0] != line.id)
@@ -76,6 +79,7 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
                 yield LedgerLine(name, line.id, title, State.USED if line.id == self._used else line.state, detail=True)
 
     def size_classes(self, root: int | None = None) -> list[SizeClassUse]:
-        """Return the size classes of one copy or of all. Blocks in caches count as free; a large block is a group of
-        its own."""
+        """Return the sizes of blocks of one copy, or of all if ``root`` is None.
+
+        Blocks in caches count as free. A large block is a group of its own."""
         return self.packed_classes(self.packing(), self.store.classes(root), self.asked_sizes(root), root)

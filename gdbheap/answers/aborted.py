@@ -1,4 +1,4 @@
-"""Find out why glibc called abort(): its message, the block to blame, the block's holder and the callers."""
+"""Find out why glibc called abort(): its message, the block to blame, what holds that block, and malloc's callers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["MESSAGE", "Abort", "AbortBlock", "abort_message", "abort_of"]
 MESSAGE, DOOR = "__abort_msg", "abort"
 # struct abort_msg_s (glibc, include/stdlib.h): the size of the mapping, then the text.
 TEXT_AT, MAX_TEXT = 4, 1024
-# Parts of malloc's messages about the pointer that the program passed.
+# Parts of those messages of malloc that are about the pointer that the program passed.
 OF_POINTER = ("double free", "invalid pointer", "invalid size")
 Misuse = Literal["overflow", "freed twice", "written after free", "not a beginning"]
 OVERFLOW: Misuse = "overflow"
@@ -34,9 +34,10 @@ TWICE: Misuse = "freed twice"
 AFTER_FREE: Misuse = "written after free"
 NOT_GIVEN: Misuse = "not a beginning"
 FREED_TWICE, DETECTED, OF_NEXT = "double free", "double free detected", "next size"
-# Words for damage of a free block's own links. All other damage was written over the end of the block before it.
+# Words in descriptions of damage to a free block's own links. Other damage was done by a write beyond the end of the
+# block before it.
 OF_LINKS = ("fd", "bk", "free chunk", "link", "list", "bin")
-# The function that malloc calls to end the process saves malloc's registers at the far end of its frame.
+# The function that malloc calls to end the process saves malloc's registers in the last SAVED_WORDS of its frame.
 SAVED_WORDS = 8
 MAX_HOLDERS, MAX_SHOWN, LEAST_TEXT = 2, 64, 4
 HEADER, USED = 16, "used"
@@ -60,7 +61,8 @@ class AbortBlock:
 
 @dataclass(frozen=True)
 class Abort:
-    """glibc's message before abort(), and the block to blame."""
+    """Why glibc called abort(): its message, the block to blame, what holds that block, and the functions that called
+    malloc."""
 
     message: str
     block: AbortBlock | None
@@ -69,7 +71,7 @@ class Abort:
 
 
 def abort_message(heap: Heap) -> str | None:
-    """Return glibc's message before abort(); None if there is none or the process has another libc."""
+    """Return glibc's message before abort(); None if there is none, or if the process has another libc."""
     glibc = heap.find_allocator(GlibcAllocator) if heap.target.refusal is None else None
     place = None if glibc is None else glibc.malloc.libc.symbol(MESSAGE)
     if place is None:
@@ -83,7 +85,7 @@ def abort_message(heap: Heap) -> str | None:
 
 
 def abort_of(heap: Heap) -> Abort | None:
-    """Return why glibc ended the process, after a walk of the heap; None if glibc did not end it."""
+    """Return why glibc ended the process, after a walk of the heap; None if glibc did not end the process."""
     message = abort_message(heap)
     glibc = heap.find_allocator(GlibcAllocator)
     if message is None or glibc is None:
@@ -104,10 +106,10 @@ def _aborting(heap: Heap) -> list[Frame]:
 
 
 def _parted(glibc: GlibcAllocator, stack: list[Frame]) -> tuple[list[Frame], list[Frame]]:
-    """Split the stack into malloc's frames and the frames of their callers.
+    """Split the stack into malloc's frames and the frames of malloc's callers.
 
-    The first part begins with the function that malloc called to end the process. Without frames of malloc the first
-    part is empty and the second begins above abort().
+    The first part begins with the function that malloc called to end the process. If the stack has no frames of malloc,
+    the first part is empty and the second begins with the caller of abort().
     """
     place = malloc_range(glibc.malloc.libc)
     own = [at for at, frame in enumerate(stack) if place is not None and place[0] <= frame.counter < place[1]]
@@ -118,10 +120,10 @@ def _parted(glibc: GlibcAllocator, stack: list[Frame]) -> tuple[list[Frame], lis
 
 
 def _culprit(heap: Heap, glibc: GlibcAllocator, message: str, inside: list[Frame]) -> AbortBlock | None:
-    """Return the block to blame.
+    """Return the block to blame; None if unknown.
 
-    An overwritten size makes the pointer to the next block look wrong. So damage is searched first, unless malloc
-    itself detected a double free.
+    Damage is searched first, because an overwritten size makes the pointer to the next block look wrong. If malloc
+    itself detected a double free, the pointer is tried first.
     """
     if DETECTED in message:
         return _by_pointer(heap, message, inside) or _by_damage(heap, glibc)
@@ -146,17 +148,17 @@ def _by_damage(heap: Heap, glibc: GlibcAllocator) -> AbortBlock | None:
 
 
 def _damage(heap: Heap) -> list[Damage]:
-    """Return the damage that a walk of malloc finds."""
+    """Return the damage that a check of malloc finds, without transient damage."""
     with suppress(GdbheapError):
         heap.malloc.check()
     return [damage for damage in heap.damage if not damage.transient]
 
 
 def _given(heap: Heap, inside: Sequence[Frame], is_free: bool) -> Block | None:
-    """Return the block that malloc's frames point to most often.
+    """Return the block that most words in malloc's frames point to; None if there is none.
 
-    A free block counts if a word is its pointer or the start of its header. A block in use counts for any pointer into
-    it.
+    ``is_free``: consider only free blocks, which need a word with their pointer or with the start of their header.
+    Otherwise consider only blocks in use, for which a word may point anywhere into the block.
     """
     votes: Counter[int] = Counter()
     blocks: dict[int, Block] = {}
@@ -170,8 +172,8 @@ def _given(heap: Heap, inside: Sequence[Frame], is_free: bool) -> Block | None:
 
 
 def _words(heap: Heap, inside: Sequence[Frame]) -> Iterator[int]:
-    """Yield the words of malloc's frames. The first frame belongs to the function that malloc called: only its end is
-    read."""
+    """Yield the words of malloc's frames. Of the first frame only the end is read, because malloc's callee owns that
+    frame."""
     machine = heap.target.machine
     for place, frame in enumerate(inside):
         start = max(frame.start, frame.end - SAVED_WORDS * machine.word) if place == 0 else frame.start
@@ -181,13 +183,14 @@ def _words(heap: Heap, inside: Sequence[Frame]) -> Iterator[int]:
 def _told(heap: Heap, block: Block, why: Misuse) -> AbortBlock:
     size = block.end - block.address
     what = str(describe_blocks(heap, [(block.address, size)])[block.address])
-    # A write beyond the end continues the block's own bytes.
+    # If the program wrote beyond the block's end, the text may be longer than the block.
     shown = MAX_SHOWN if why == OVERFLOW else min(size, MAX_SHOWN)
     return AbortBlock(block.address, block.size, block.state, what, why, _text(heap, block, shown))
 
 
 def _text(heap: Heap, block: Block, size: int) -> str | None:
-    """Return the first bytes of a block in use as text; None if they are not printable or may not be shown."""
+    """Return the first bytes of a block in use as text; None if they are not printable, or if contents may not be
+    shown."""
     if not heap.disclosure.contents or block.state != USED:
         return None
     first = heap.target.space.read_available(block.address, size).split(b"\0")[0]
@@ -196,7 +199,8 @@ def _text(heap: Heap, block: Block, size: int) -> str | None:
 
 
 def _holder(heap: Heap, block: AbortBlock | None) -> str | None:
-    """Return the path to a block in use, or the paths to what still points to a free block; None if unknown."""
+    """Return the path to a block in use. For a free block, return the paths to what still points to it. None if
+    unknown."""
     if block is None:
         return None
     with suppress(GdbheapError):
@@ -207,7 +211,7 @@ def _holder(heap: Heap, block: AbortBlock | None) -> str | None:
 
 
 def _globals_to(heap: Heap, block: AbortBlock) -> Iterator[str]:
-    """Yield the names of the globals that point to a free block, if globals are roots of the graph."""
+    """Yield the names of the globals that point to a free block; none if the graph's roots are not globals."""
     paths, space = heap.paths, heap.target.space
     target = Node(-1, "block", "unknown", block.address, block.address, block.size, 0)
     for number, root in enumerate(paths.references.roots, paths.references.first_root):
@@ -218,7 +222,7 @@ def _globals_to(heap: Heap, block: AbortBlock) -> Iterator[str]:
 
 
 def _blocks_to(heap: Heap, block: AbortBlock) -> Iterator[str]:
-    """Yield the paths to the blocks whose first words point to a free block."""
+    """Yield the paths to the blocks that contain a pointer to a free block, each with the offset of the pointer."""
     heaps = _native.Heaps(heap.target.space, heap.walked.stores)
     pointing = _native.blocks_with(heaps, [block.address])[:MAX_HOLDERS]
     found = ways(heap, [address for address, _size, _offset in pointing])

@@ -1,4 +1,4 @@
-"""Memory of each arena, as ``malloc_stats`` defines its sums."""
+"""List the memory of each arena, with sums as in ``malloc_stats``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gdbheap.documents import renamed_keys
 from gdbheap.heap import Heap
 
 BINS = {"fast": "fast", "tcache": "tcache", "free": "bins"}
-"""The kind of list for each state of a free chunk."""
+"""The kind of free list by the state of the chunks on it."""
 
 
 @dataclass(frozen=True)
 class ArenaHeap:
-    """A heap of an arena: [start, end). ``top`` is the size of the top chunk, 0 if that lies in another heap."""
+    """A heap of an arena: [start, end). ``top``: the size of the top chunk, 0 if the top chunk lies in another heap."""
 
     start: int
     end: int
@@ -28,9 +28,10 @@ class ArenaHeap:
 
 @dataclass(frozen=True)
 class Bins:
-    """Free chunks of an arena on one kind of list.
+    """The free chunks of an arena on one kind of list.
 
-    ``kind`` is "fast", "tcache" (of any thread), "bins" or, in detail, "unsorted", "small" and "large".
+    ``kind`` is "fast", "tcache" (of any thread) or "bins"; with ``--detail`` "unsorted", "small" and "large" replace
+    "bins".
     """
 
     kind: str
@@ -53,7 +54,7 @@ class Arena(ArenaTotals):
 
 @dataclass(frozen=True)
 class ThreadCache:
-    """A thread's tcache. ``arena`` is the arena in which it lies; its chunks may belong to any arena."""
+    """A thread's cache. ``arena``: the arena in which the cache lies; the chunks in it may belong to any arena."""
 
     tid: int
     name: str
@@ -65,7 +66,7 @@ class ThreadCache:
 
 @dataclass(frozen=True)
 class Mmapped:
-    """Chunks with their own mmap() mapping, as ``mp_`` counts them."""
+    """The chunks with their own mapping: their number and bytes, as glibc's ``mp_`` counts them."""
 
     count: int
     bytes: int
@@ -73,7 +74,7 @@ class Mmapped:
 
 @dataclass(frozen=True)
 class Total:
-    """The totals of ``malloc_stats``: all arenas and the mmapped chunks."""
+    """The totals of ``malloc_stats``: bytes of all arenas and of mmapped chunks."""
 
     system: int
     in_use: int
@@ -81,7 +82,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Whole:
-    """The totals of an allocator without arenas, in bytes."""
+    """The totals of an allocator that has no arenas, in bytes."""
 
     allocator: str
     module: str | None
@@ -92,8 +93,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class ArenaRow:
-    """An arena of any allocator, or the whole of an allocator without arenas. None: the allocator has no such
-    figure."""
+    """An arena of any allocator; for an allocator without arenas, all its memory. None: it has no such figure."""
 
     allocator: str
     module: str | None
@@ -119,7 +119,7 @@ class ArenaRow:
 
 @dataclass(frozen=True)
 class AllArenasTotal:
-    """Sums over all arenas of all allocators and the mmapped chunks."""
+    """Sums over all arenas of all allocators, including mmapped chunks."""
 
     system: int
     in_use: int
@@ -143,7 +143,8 @@ class AllArenas:
 class Arenas:
     """The answer of ``heap arenas``.
 
-    ``wholes`` are the allocators without arenas. ``allocator`` names the allocator of ``arenas``, None if it has none.
+    ``wholes``: the allocators without arenas. ``allocator``: the name of the allocator that has ``arenas``, None if
+    there is none.
     """
 
     arenas: list[Arena]
@@ -158,7 +159,7 @@ class Arenas:
     allocator: str | None = None
 
     def as_document(self) -> AllArenas:
-        """Return the document, with the arenas of all allocators in one list."""
+        """Return the JSON document, with the arenas of all allocators in one list."""
         rows = [_own_row(row, self.allocator or "") for row in self.arenas]
         rows += [_extent_row(row) for row in self.others]
         rows += [
@@ -197,7 +198,7 @@ def _whole(found: Allocator) -> Whole:
 def arenas(heap: Heap, detail: bool = False) -> Arenas:
     """Return the arenas in the order in which ``malloc_stats`` prints them.
 
-    For a malloc without arenas the answer has its size classes. ``detail``: follow the bins and list them by kind.
+    If malloc has no arenas, the answer has its size classes instead. ``detail``: follow the bins and list them by kind.
     Raises Unsupported if malloc is unknown.
     """
     found = heap.malloc
@@ -229,10 +230,10 @@ def arenas(heap: Heap, detail: bool = False) -> Arenas:
 
 
 def other_arenas(heap: Heap) -> list[ExtentArena]:
-    """Return the arenas of the allocators that replace the C library's malloc.
+    """Return the arenas of the allocators that replace the C library's malloc or are present next to it.
 
-    ``choice`` is what ``--arena`` takes: the arena's number if that is unambiguous; else the allocator's name before
-    it, or the module's name if several modules bring the same allocator.
+    ``choice`` is the value for the option ``--arena``: the number of the arena if it is unambiguous, otherwise with the
+    allocator's name before it, or with the module's name if several modules contain such an allocator.
     """
     rows = [row for allocator in heap.standing_in for row in allocator.extent_arenas()]
     kinds = {(row.allocator, row.root) for row in rows}
@@ -249,9 +250,9 @@ def _choice(row: ExtentArena, is_alone: bool, is_twice: bool) -> str:
 
 @dataclass(frozen=True)
 class ArenaChoice:
-    """An arena as a user names it: its number and, in ``of``, the allocator's name or the module that brings it.
+    """An arena as a user names it: its number ``index``, and in ``of`` the name of its allocator or of a module.
 
-    ``of`` is None for the allocator that serves malloc.
+    The module is the one that contains the allocator. ``of`` is None for the allocator that serves malloc.
     """
 
     index: int

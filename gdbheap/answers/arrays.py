@@ -1,7 +1,8 @@
 """List the DataFrames, tables and arrays of a target, with their columns.
 
-A row's ``bytes`` are what its library counts, so memory that two rows show is in both. ``shared`` is the part that
-earlier rows have. The rows' bytes without ``shared`` add up to the sum, in which no byte counts twice.
+The ``bytes`` of a row are those that its library counts, so two rows that show the same memory both count it.
+``shared`` is the part of them that earlier rows count too. The sum adds the bytes without ``shared``, so it counts no
+byte twice.
 """
 
 from __future__ import annotations
@@ -35,15 +36,16 @@ from gdbheap.targets.ranges import joined
 
 __all__ = ["ArrayColumn", "ArrayRow", "Arrays", "InArray", "array_at", "arrays", "frames_of"]
 
-# WHOLE kinds always have a row. PARTS have one only if they show memory that no earlier row has.
+# Objects of WHOLE kinds always have a row. Objects of PARTS kinds have one only if they show memory that no earlier row
+# has.
 WHOLE, PARTS = (DATAFRAME, TABLE, RECORD_BATCH), (SERIES, INDEX, CHUNKED_ARRAY, ARROW_ARRAY, TENSOR, NDARRAY)
 TABLES = tuple(what for what in (*WHOLE, *PARTS) if what not in (TENSOR, NDARRAY))
-# The largest number of objects read, of each group of kinds (tables, tensors, arrays).
+# The most objects that are read in each group of kinds (tables, tensors, arrays).
 MAX_OBJECTS = 100_000
-# The largest number of pointers followed to add the sizes of the objects they point to.
+# The most pointers that are followed to add the sizes of the objects that they point to.
 MAX_POINTERS = 1 << 20
 POINTERS_AT_ONCE = 1 << 13
-# Their values are read only if symbols give the layout; those of a LazyFrame never.
+# Values of these types are read only if symbols give the layout; values of a LazyFrame are never read.
 UNREAD = ("polars.DataFrame", "polars.Series", "polars.LazyFrame")
 # A process with such arrays has one of these libraries loaded.
 LIBRARIES = ("_multiarray_umath", "libarrow.so", "libtorch_python.so", "polars")
@@ -51,7 +53,7 @@ LIBRARIES = ("_multiarray_umath", "libarrow.so", "libtorch_python.so", "polars")
 
 @dataclass(frozen=True)
 class ArrayColumn:
-    """A column or an index; ``address`` is where its first values lie."""
+    """A column or an index of a table. ``address``: where its first values lie."""
 
     what: str
     name: str | None
@@ -64,7 +66,7 @@ class ArrayColumn:
 
 @dataclass(frozen=True)
 class KeptBy:
-    """The views of one type that alone keep a buffer: their number and the bytes that they show."""
+    """Views of one type that are all that keeps a buffer alive: their number, and how many bytes they show."""
 
     type: str
     count: int
@@ -75,8 +77,8 @@ class KeptBy:
 class ArrayRow:
     """A table with its columns, or an array.
 
-    ``bytes`` of a tensor are those of its storage in this memory. A slice may keep far more than it shows: ``retained``
-    has the bytes that it keeps.
+    ``bytes`` of a tensor: the bytes of its storage, if that is in this memory. ``retained``: the bytes that the object
+    keeps alive; for a slice, these may be far more than it shows.
     """
 
     what: str
@@ -102,7 +104,7 @@ class ArrayRow:
 
 @dataclass(frozen=True)
 class Arrays:
-    """The requested rows, largest first, with the number and the bytes of all rows."""
+    """The requested rows, largest first. ``count`` and ``bytes`` are those of all rows."""
 
     rows: list[ArrayRow]
     count: int
@@ -112,9 +114,10 @@ class Arrays:
 
 @dataclass(frozen=True)
 class InArray:
-    """The column or array that has an address among its values.
+    """The column or array whose values include an address.
 
-    ``of``, ``type``, ``address`` and ``whole_shape`` describe the table with the column, or the array itself.
+    ``what``, ``name``, ``dtype`` and ``shape`` describe the column. ``of``, ``type``, ``address`` and ``whole_shape``
+    describe the table with that column. For an array, both describe the array.
     """
 
     what: str
@@ -128,12 +131,12 @@ class InArray:
 
 
 def frames_of(heap: Heap) -> Frames:
-    """Return a reader of tables and arrays. Raises NotAPython, or Unsupported."""
+    """Return a reader of tables and arrays. Raises NotAPython or Unsupported."""
     return Frames(heap.python.objects, partial(_fits, heap))
 
 
 def _fits(heap: Heap, start: int, size: int) -> bool:
-    """Return whether ``size`` bytes at ``start`` can be one buffer: inside a used block, or in readable mappings."""
+    """Return whether ``size`` bytes at ``start`` can be one buffer: in a block in use, or in readable mappings."""
     if size < 0:
         return False
     block = heap.block_at(start)
@@ -151,14 +154,14 @@ def _fits(heap: Heap, start: int, size: int) -> bool:
 
 
 class _Covered:
-    """The memory of the rows so far: ascending ranges that do not touch."""
+    """The memory that earlier rows show: ascending ranges that do not touch."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
 
     def add(self, start: int, end: int) -> int:
-        """Add a range and return how many of its bytes are new."""
+        """Add a range, and return how many of its bytes were not covered before."""
         first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
         low, high = min([start, *self._starts[first:last]]), max([end, *self._ends[first:last]])
         had = sum(min(end, self._ends[at]) - max(start, self._starts[at]) for at in range(first, last))
@@ -168,7 +171,7 @@ class _Covered:
 
 @dataclass(frozen=True)
 class _Surveyed:
-    """A table or array, with its bytes that no earlier one has and those that earlier ones have."""
+    """A table or array. ``new``: its bytes that no earlier one has; ``shared``: its bytes that earlier ones have."""
 
     frame: Frame
     new: int
@@ -176,7 +179,11 @@ class _Surveyed:
 
 
 class _Survey:
-    """All tables and arrays of one target."""
+    """Reads all tables and arrays of one target.
+
+    ``views``: the number of views, by the address of the array or tensor whose memory they show. ``doubted``: how many
+    objects could not be read. ``unread``: how many objects have values that are not read, by type.
+    """
 
     def __init__(self, heap: Heap) -> None:
         self.frames = frames_of(heap)
@@ -187,7 +194,7 @@ class _Survey:
         self._covered = _Covered()
 
     def rows(self) -> Iterator[_Surveyed]:
-        """Yield tables first, then tensors, then arrays. Later ones may show memory of earlier ones."""
+        """Yield tables first, then tensors, then arrays, so that a later one may show memory of an earlier one."""
         for address, what in self._instances(TABLES):
             frame = self._read(address, what)
             if frame is not None:
@@ -200,9 +207,9 @@ class _Survey:
                 yield from self._surveyed(frame)
 
     def frames_within(self, start: int, end: int) -> Iterator[Frame]:
-        """Yield those that may have values in [start, end), in the order of ``rows``.
+        """Yield the tables, tensors and arrays that may have values in [start, end), in the order of ``rows``.
 
-        There may be very many arrays, so only arrays whose data begin in the range are read.
+        There may be very many arrays, so an array is read only if its data begins in the range.
         """
         for address, what in self._instances(TABLES):
             frame = self._read(address, what)
@@ -216,9 +223,9 @@ class _Survey:
                     yield frame
 
     def _tensors(self) -> Iterator[Frame]:
-        """Yield one tensor for each storage: the one with the most items, if possible not a transposed one.
+        """Yield one tensor for each storage: the one with the most items, preferably one that is not transposed.
 
-        The others count as its views.
+        The other tensors of the storage count as its views.
         """
         found = [self._read(address, what) for address, what in self._instances((TENSOR,))]
         frames = sorted((one for one in found if one is not None), key=_whole_first)
@@ -231,7 +238,7 @@ class _Survey:
                 self.views[owner] = self.views.get(owner, 0) + 1
 
     def _array(self, address: int, what: str) -> Frame | None:
-        """Return the array; None if it shows the memory of another array and so counts as a view."""
+        """Return the array; None if it shows the memory of another array, of which it counts as a view."""
         owner = self.frames.arrays.owner(address)
         if owner == address:
             return self._read(address, what)
@@ -248,7 +255,8 @@ class _Survey:
         return frame
 
     def _instances(self, wanted: tuple[str, ...]) -> list[tuple[int, str]]:
-        """Return (address, kind) of the live objects of the ``wanted`` kinds: by kind, then the largest first."""
+        """Return (address, kind) of the live objects of the ``wanted`` kinds: sorted by kind, then by size, the largest
+        first."""
         census = self._heap.python.census
         known = {row.address: self.frames.what(row.address) for row in census.rows}
         kinds = {address: what for address, what in known.items() if what in wanted and what is not None}
@@ -263,7 +271,7 @@ class _Survey:
         return sorted(rows, key=lambda row: wanted.index(row[1]))
 
     def _surveyed(self, frame: Frame) -> Iterator[_Surveyed]:
-        """Yield the frame if it gets a row: a whole one always, a part only if it adds memory."""
+        """Yield the frame if it has a row: a table always, a part such as a column or array only if it adds memory."""
         spans = joined(frame.spans)
         new = sum(self._covered.add(start, end) for start, end in spans)
         is_elsewhere = frame.what == TENSOR and not spans and (frame.bytes is None or bool(frame.nbytes))
@@ -276,7 +284,7 @@ def _whole_first(frame: Frame) -> tuple[int, bool, int]:
 
 
 def arrays(heap: Heap, minimum: int, top: int | None) -> Arrays:
-    """Return the tables and arrays of at least ``minimum`` bytes. Raises NotAPython, or Unsupported."""
+    """Return the ``top`` largest tables and arrays of at least ``minimum`` bytes. Raises NotAPython or Unsupported."""
     survey = _Survey(heap)
     found = list(survey.rows())
     _note_unread(heap, survey)
@@ -297,7 +305,8 @@ def arrays(heap: Heap, minimum: int, top: int | None) -> Arrays:
 
 
 def _with_holders(heap: Heap, frames: Frames, rows: list[ArrayRow]) -> list[ArrayRow]:
-    """Add to each row the bytes that it retains, and the small views that alone keep it."""
+    """Return the rows with the bytes that each retains, and with the small views that alone keep a row's buffer
+    alive."""
     try:
         graph, views = heap.references.graph, kept_by_views(heap, frames)
     except GdbheapError:
@@ -324,7 +333,7 @@ def _absent(heap: Heap, spans: Iterable[tuple[int, int]]) -> int:
 
 
 def _note_unread(heap: Heap, survey: _Survey) -> None:
-    """Report the types whose values were not read or never are; no row has these values."""
+    """Add a remark about the types whose values are not read, and so are missing from the rows."""
     counts = dict(survey.unread)
     for row in heap.python.census.rows:
         if survey.frames.what(row.address) is None:
@@ -336,7 +345,8 @@ def _note_unread(heap: Heap, survey: _Survey) -> None:
 
 
 def _own(row: _Surveyed) -> int:
-    """Return the row's bytes that no earlier row has. For a row without a buffer (a RangeIndex) all are its own."""
+    """Return the bytes of a row that no earlier row has. For a row without a buffer (a RangeIndex) these are all its
+    bytes."""
     return row.new if row.frame.bytes is None else max(row.frame.bytes - row.shared, 0)
 
 
@@ -364,15 +374,17 @@ def _column(column: Column, deep: _Deep) -> ArrayColumn:
 
 
 class _Deep:
-    """Adds up the sizes of the objects behind pointers, for at most MAX_POINTERS pointers in all."""
+    """Adds up the sizes of objects behind pointers. It follows at most MAX_POINTERS pointers in total."""
 
     def __init__(self, frames: Frames) -> None:
         self._fields = frames.fields
         self._left = MAX_POINTERS
 
     def of(self, values: Values) -> int | None:
-        """Return the bytes of a column with its objects; None if an object's size is unknown or too many objects
-        remain."""
+        """Return the bytes of a column including the objects that it points to.
+
+        None if the size of an object is unknown, or if the column has too many pointers.
+        """
         if values.bytes is None or not values.objects:
             return values.bytes
         count = sum(piece.count for piece in values.objects)
@@ -405,10 +417,10 @@ class _Deep:
 
 
 def array_at(heap: Heap, address: int, within: tuple[int, int]) -> InArray | None:
-    """Return the column or array with ``address`` among its values; None if there is none or none can be read.
+    """Return the column or array whose values include ``address``; None if there is none or none can be read.
 
-    If several share the memory, the first one is returned. ``within`` is the range, end exclusive, of the block or the
-    mappings around ``address``, in which the values must begin.
+    If several share the memory, the first one is returned. ``within``: the range, end exclusive, in which the values
+    must begin, namely the block or the mappings around ``address``.
     """
     if not any(name in loaded.path for loaded in heap.target.objects for name in LIBRARIES):
         return None

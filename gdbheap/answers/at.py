@@ -1,4 +1,4 @@
-"""Describe what lies at an address, and who owns it."""
+"""Describe what lies at an address, and what owns it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gdbheap.targets.mappings import Mapping
 if TYPE_CHECKING:
     from gdbheap.stacks import Made
 
-# The largest number of referred blocks that are named.
+# The most blocks that are named of those to which a block points.
 MAX_REFERRED = 100
 MMAP = "mmap()"
 
@@ -34,7 +34,7 @@ __all__ = ["At", "AtMapping", "Block", "Object", "Owner", "Referred", "at", "fin
 
 @dataclass(frozen=True)
 class AtMapping:
-    """The mapping that contains the address, and whose memory the address is (``whose``)."""
+    """The mapping that contains the address. ``whose``: the owner of the memory at the address, in words."""
 
     start: int
     end: int
@@ -46,7 +46,7 @@ class AtMapping:
 
 @dataclass(frozen=True)
 class Object:
-    """The Python object in the block. ``size`` is the block's; ``text`` is a bounded repr or None."""
+    """The Python object in the block. ``size``: the bytes of the block. ``text``: a bounded repr, or None."""
 
     address: int
     type: str
@@ -56,7 +56,10 @@ class Object:
 
 @dataclass(frozen=True)
 class Owner:
-    """The object that owns the block, and in ``what`` the block's role; or only a description, without an address."""
+    """The object that owns the block. ``what``: what it uses the block for.
+
+    If no object owns the block, only ``what`` is set, with a description of the block.
+    """
 
     address: int | None
     type: str | None
@@ -65,7 +68,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Referred:
-    """A used block that a word of the described block points to."""
+    """A block in use to which a word of the described block points."""
 
     address: int
     size: int
@@ -74,7 +77,8 @@ class Referred:
 
 @dataclass(frozen=True)
 class Allocated:
-    """The line of Python that allocated the block, and the size it asked for, as tracemalloc records them."""
+    """The line of Python code that allocated the block, and the size that it asked for, as tracemalloc recorded
+    them."""
 
     file: str
     line: int
@@ -83,7 +87,7 @@ class Allocated:
 
 @dataclass(frozen=True)
 class At:
-    """The answer of ``heap at``. ``variable`` is as in ``owners``."""
+    """The answer of ``heap at``. ``variable``: the library's static variable that points to the block, or None."""
 
     mapping: AtMapping
     block: Block | None
@@ -99,8 +103,10 @@ class At:
 
 
 def at(heap: Heap, address: int, path: bool = False) -> At:
-    """Return what lies at ``address``; ``path``: also how it is reached. Raises UsageError if no mapping contains
-    it."""
+    """Return what lies at ``address``. Raises UsageError if no mapping contains it.
+
+    ``path``: add the path from a root to it.
+    """
     mapping = heap.target.mappings.find(address)
     if mapping is None:
         raise UsageError(f"{address:#x} is in no mapping of this target: check the address")
@@ -124,8 +130,10 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
 
 
 def _in_mapped(heap: Heap, mapping: Mapping, mapped: Mapped, path: str | None) -> At:
-    """Return an address inside memory that an object mapped. That memory counts as one block; its bytes are not
-    read."""
+    """Return the answer for an address inside memory that an object mapped.
+
+    That memory counts as one block, and its bytes are not read.
+    """
     whose = _mapping(heap, mapping, _whose_mapping(heap, mapping, mapped.address))
     block = _in_mappings(heap, Block(mapped.address, mapped.size, "used", MMAP, None, None, mapped.end))
     holder = heap.block_at(mapped.block)
@@ -143,9 +151,9 @@ def _mapping(heap: Heap, mapping: Mapping, owner: str) -> AtMapping:
 
 
 def _around(heap: Heap, mapping: Mapping, block: Block | None) -> tuple[int, int]:
-    """Return the range in which an array with a value at the address may begin: the block, or the mappings.
+    """Return the range in which an array with a value at the address may begin: the block, or the mappings around it.
 
-    Adjacent mappings before this one count too, as the kernel may have split one mapping.
+    Adjacent mappings before ``mapping`` are included, because the kernel may have split one mapping.
     """
     if block is not None:
         return block.address, block.end
@@ -156,9 +164,9 @@ def _around(heap: Heap, mapping: Mapping, block: Block | None) -> tuple[int, int
 
 
 def _may_be_values(block: Block | None, owner: Owner | None) -> bool:
-    """Return whether the block could be array data.
+    """Return whether the block could hold an array's data.
 
-    Listing arrays is slow, and a buffer with another known owner is not array data.
+    If the block's owner is another object, it does not: the arrays are then not listed, which would be slow.
     """
     if block is not None and block.state != "used":
         return False
@@ -167,15 +175,15 @@ def _may_be_values(block: Block | None, owner: Owner | None) -> bool:
 
 
 def _allocated(heap: Heap, block: Block) -> Allocated | None:
-    """Return where the block was allocated according to tracemalloc; None if it has no record."""
+    """Return where the block was allocated according to tracemalloc; None if tracemalloc has no record of it."""
     found = None if heap.python.objects_or_none is None else traced(heap, block.address)
     return None if found is None else Allocated(*found.line, found.trace.size)
 
 
 def _refers(heap: Heap, block: Block, held: Object | None) -> tuple[list[Referred], int]:
-    """Return the used blocks that the block's words point to (at most MAX_REFERRED), and the count of all.
+    """Return the blocks in use to which the block's words point (at most MAX_REFERRED), and the number of all of them.
 
-    For an object, words before its own address are skipped.
+    If the block holds an object, the words before the object are skipped.
     """
     heaps = _native.Heaps(heap.target.space, heap.walked.stores)
     start = block.address if held is None else held.address
@@ -187,13 +195,15 @@ def _refers(heap: Heap, block: Block, held: Object | None) -> tuple[list[Referre
 
 
 def find_block(heap: Heap, address: int) -> Block | None:
-    """Return the innermost allocator's block at ``address``, or what Python objects know of memory that is not
-    walked."""
+    """Return the innermost allocator's block at ``address``; None if there is none.
+
+    If the allocator is not walked, return the block that Python objects claim there.
+    """
     return heap.block_at(address) or _claimed_block(heap, address)
 
 
 def _claimed_block(heap: Heap, address: int) -> Block | None:
-    """Return the block that Python's objects claim in memory of an allocator that is not walked."""
+    """Return the block that Python objects claim at ``address``, in memory of an allocator that is not walked."""
     other = heap.other_allocator
     objects = heap.python.objects_or_none if other is not None else None
     found = objects.claimed.find(address) if objects is not None and objects.claimed else None
@@ -238,10 +248,10 @@ def _variable(heap: Heap, block: Block) -> str | None:
 
 
 def _of_array(owner: Owner | None, inside: InArray | None) -> Owner | None:
-    """Return the owner of a block of array values.
+    """Return the owner of a block that holds values of the array ``inside``.
 
-    Reachability assigns a block to whichever object points to it first; in Arrow that may be any function. An Arrow
-    table itself says where its columns are, so it becomes the owner.
+    By reachability, the owner is the object that points to the block first; with Arrow that may be any function.
+    Therefore the Arrow table, which itself says where its columns are, becomes the owner.
     """
     if owner is None or inside is None or owner.what != ROLES[REACHED] or not inside.type.startswith(OF_ARROW):
         return owner
@@ -249,7 +259,7 @@ def _of_array(owner: Owner | None, inside: InArray | None) -> Owner | None:
 
 
 def _whose(heap: Heap, address: int, block: Block | None) -> str:
-    """Return in words whose memory an address is."""
+    """Return in words to whom the memory at an address belongs."""
     if block is not None and block.arena is not None:
         return f"{block.allocator} arena {block.arena}"
     if block is not None:

@@ -1,4 +1,4 @@
-"""Credit blocks of unknown contents to the objects that hold them, such as all that OpenSSL has for an SSLContext."""
+"""Credit blocks of unknown contents to the objects that hold them, such as OpenSSL's blocks to an SSLContext."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from gdbheap.graph.paths import STRUCTURE, Group, Paths
 
 __all__ = ["Credit", "Share", "credited"]
 
-# About SAMPLES of all blocks are read. A holder needs MIN_SAMPLES of them to show on which type most hang.
+# About SAMPLES of all blocks are read. A holder is judged by its blocks among them, if they are at least MIN_SAMPLES.
 SAMPLES, MIN_SAMPLES = 500, 8
-# How many nodes of the chain to a block are read, from its end: a linked list in C may have a million blocks.
+# The most nodes that are read of a chain, those nearest to its block: a linked list in C may have a million blocks.
 LAST = 1 << 10
 NOBODY = (1 << 32) - 1
 UNKNOWN, OBJECT = "unknown", "object"
 
 
 class Share(Protocol):
-    """A group of blocks that belongs to a label."""
+    """A group of blocks that counts for a label."""
 
     @property
     def label(self) -> int: ...
@@ -30,7 +30,10 @@ class Share(Protocol):
 
 @dataclass(frozen=True)
 class Credit:
-    """Objects of one type with all that hangs on them. A Credit is its own ``group``."""
+    """All objects of one type, with every block that only they keep alive, as a share of a label.
+
+    It is its own ``group``.
+    """
 
     label: int
     type_address: int
@@ -46,10 +49,11 @@ class Credit:
 
 
 def credited(paths: Paths, seeds: Mapping[int, int], shares: Sequence[Share]) -> list[Share]:
-    """Return the shares of the labels that ``seeds`` give to nodes, with unknown blocks credited to objects.
+    """Return the blocks by label, with blocks of unknown contents credited to objects.
 
-    This applies to a label whose blocks are mostly of unknown contents, and most of these hang on objects of one type
-    that no other label has. These objects get the blocks.
+    ``seeds``: the labels of nodes; ``shares``: the groups of blocks that they give. A label changes if its largest
+    group is blocks of C code, and if most of these hang on objects of one type that no other label has: these objects
+    then get the blocks.
     """
     graph = paths.references.graph
     found = _types(paths, seeds, _unknown(shares))
@@ -76,7 +80,7 @@ def credited(paths: Paths, seeds: Mapping[int, int], shares: Sequence[Share]) ->
 
 
 def _unknown(shares: Sequence[Share]) -> set[int]:
-    """Return the labels whose largest group consists of blocks of C code."""
+    """Return the labels whose largest group of blocks is blocks of C code."""
     largest: dict[int, Group] = {}
     for share in shares:
         if share.label not in largest or share.group.bytes > largest[share.label].bytes:
@@ -89,7 +93,7 @@ def _is_of_c(group: Group) -> bool:
 
 
 def _types(paths: Paths, seeds: Mapping[int, int], labels: set[int]) -> dict[int, int]:
-    """Return, for each label, the type of object on which most of its blocks of unknown contents hang."""
+    """Return, for each label, the type of the objects on which most of its blocks of unknown contents hang."""
     graph = paths.references.graph
     numbers = range(0, graph.blocks_end, max(1, graph.blocks_end // SAMPLES)) if labels else ()
     found: dict[int, Counter[int]] = {label: Counter() for label in labels}
@@ -104,9 +108,10 @@ def _types(paths: Paths, seeds: Mapping[int, int], labels: set[int]) -> dict[int
 
 
 def _behind_seed(paths: Paths, seeds: Mapping[int, int], number: int) -> list[int]:
-    """Return the end of the chain to a block, from the last node that has a label; empty if none has.
+    """Return the end of the chain to a block, from the last node with a label on; empty if no node has a label.
 
-    If a linked list in C is longer than the part that is read, the chain of the block's owner is returned instead.
+    If the chain is longer than the part that is read, as with a linked list in C, the chain to the block's owner is
+    used.
     """
     graph = paths.references.graph
     chain = graph.chain(number, LAST)

@@ -1,4 +1,4 @@
-"""Count the used blocks of C code by kind."""
+"""Count the blocks in use of C code by kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class KindRow:
-    """Used blocks of one kind: a class, the elements of a container, or a library's purpose in words."""
+    """Blocks in use of one kind. ``type``: a class, a container's elements, or a library's purpose in words."""
 
     type: str
     count: int
@@ -20,7 +20,7 @@ class KindRow:
 
 @dataclass(frozen=True)
 class Tally:
-    """Blocks and their bytes, headers included."""
+    """A number of blocks, and their bytes with headers."""
 
     count: int
     bytes: int
@@ -30,7 +30,7 @@ class Tally:
 class BlockKinds:
     """The answer of ``heap chunks --by=type``: a row for each kind, the unclassified blocks, and the total.
 
-    The sums cover all blocks, also when the list is cut.
+    The sums count all blocks, even if rows were cut. ``beside_python``: the program also has Python objects.
     """
 
     rows: list[KindRow]
@@ -41,13 +41,13 @@ class BlockKinds:
 
 
 def block_kinds(heap: Heap, by_count: bool = False, top: int | None = None) -> BlockKinds:
-    """Return the first ``top`` kinds, those with the most bytes (or blocks) first.
+    """Return the first ``top`` kinds of blocks, those with the most bytes first.
 
-    Raises Unsupported if no allocator is known.
+    ``by_count``: those with the most blocks first. Raises Unsupported if no allocator is known.
     """
     structures = heap.structures
     sums: dict[str, tuple[int, int]] = {}
-    # Kinds with different vtables may have the same type, or no known type.
+    # Kinds with different vtables may have the same text.
     for each in structures.sums:
         known = sums.get(each.kind.text, (0, 0))
         sums[each.kind.text] = known[0] + each.count, known[1] + each.bytes

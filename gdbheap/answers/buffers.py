@@ -1,4 +1,4 @@
-"""Sum the buffers that Python objects own, by type and kind of field."""
+"""Count the buffers that Python objects own, by type and by the field that owns them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class Buffer:
-    """The blocks that objects of one type own through one kind of field."""
+    """The blocks that objects of one type own through one kind of field.
+
+    ``role``: what the objects use them for. ``is_reached``: the blocks are owned only because the objects reach them,
+    not by a known field. ``absent``: bytes that are not resident.
+    """
 
     type: str
     role: str
@@ -26,7 +30,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Buffers:
-    """The answer of ``heap pyobjects --buffers``. The sums cover all matching rows, also when the list is cut."""
+    """The answer of ``heap pyobjects --buffers``. The sums count all matching rows, even if rows were cut."""
 
     sums: ClassVar[tuple[str, ...]] = ("count", "bytes", "reached", "absent")
     rows: list[Buffer]
@@ -46,7 +50,7 @@ ORDERS: dict[str, Callable[[Buffer], tuple[object, ...]]] = {
 
 
 def buffers(heap: Heap, pattern: str | None = None, order: str = "bytes", top: int | None = None) -> Buffers:
-    """Return a row for each type that matches ``pattern`` and each kind of its buffers.
+    """Return a row for each type that matches ``pattern`` and each role of its buffers.
 
     The rows are sorted by one of ORDERS and cut at ``top``. Raises NotAPython or Unsupported.
     """

@@ -1,4 +1,4 @@
-"""Group the used blocks of a program without Python by holder: a global, a thread's variable, a mapping."""
+"""Group the blocks in use of a program without Python by holder: a global, a thread's variable, a mapping."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ CONTAINERS = ("std::", "HashMap or ", "BTreeMap or ")
 
 @dataclass
 class RootShare:
-    """The blocks of one holder: its ``name``, the ``kind`` of its root, and the ``groups`` of its blocks.
+    """The blocks of one holder. ``name``: the holder; ``kind``: the kind of its root.
 
-    ``absent``: the bytes of large blocks that are not resident.
+    ``groups``: (what the blocks are, number of blocks, bytes). ``absent``: bytes of large blocks that are not resident.
     """
 
     name: str
@@ -44,7 +44,7 @@ class RootShare:
 
     @property
     def bytes(self) -> int:
-        """The bytes of all groups, with headers."""
+        """The bytes of all groups, headers included."""
         return sum(size for _what, _count, size in self.groups)
 
     def add(self, paths: Paths, group: Grouped) -> None:
@@ -53,7 +53,10 @@ class RootShare:
 
 
 def by_root(heap: Heap, minimum: int) -> list[RootShare]:
-    """Sum the blocks of at least ``minimum`` bytes, with a row for each holder and one for unreachable blocks."""
+    """Return a row for each holder, and one for unreachable blocks, each with its groups of blocks.
+
+    Only groups of at least ``minimum`` bytes are listed.
+    """
     paths = heap.paths
     graph = paths.references.graph
     found = _Holders(heap, paths)
@@ -69,12 +72,12 @@ def by_root(heap: Heap, minimum: int) -> list[RootShare]:
 
 
 class _Holders:
-    """Rows of holders by their labels, and the nodes of the graph at which they begin."""
+    """The rows of holders by label, and the nodes of the graph at which the holders' blocks begin (``seeds``)."""
 
     def __init__(self, heap: Heap, paths: Paths) -> None:
         self.rows: list[RootShare] = []
         self.seeds: dict[int, int] = {}
-        # Labels of rows that are not split into branches.
+        # The labels of rows that are not split further.
         self._whole: set[int] = set()
         self._paths, self._references = paths, paths.references
         self._labels: dict[tuple[str, str], int] = {}
@@ -98,7 +101,7 @@ class _Holders:
         return label
 
     def _of_contents(self, holders: Iterable[ContentHolder]) -> None:
-        """Begin a row at the blocks of each holder that only its contents reveal."""
+        """Begin a row at the blocks of each holder that is known only from its contents, not from a variable."""
         for held in holders:
             label = self._label(held.name, held.kind)
             self._whole.add(label)
@@ -120,36 +123,36 @@ class _Holders:
         self.seeds[branch.id] = self._label(self._name(holder, first, what), self.rows[label].kind)
 
     def _name(self, holder: Node, first: Node, what: str | None) -> str:
-        """Return the name of a branch below a thread or a mapping: the variable or frame that holds it, and its
-        type."""
+        """Return the name of a branch below a thread or a mapping: the variable or frame that holds it, and the
+        branch's type."""
         place = self._paths.edge(holder, first).text
         if isinstance(holder.root, BlockRoot) and holder.root.kind == MEMORY:
             place = holder.root.name
         return f"{place}: {what or 'block'}"
 
     def name_globals(self) -> None:
-        """Add to a global's name the type that has more than half of its bytes."""
+        """Add a type to the name of a global if blocks of this type have more than half of the global's bytes."""
         for label, (size, what) in self._typed.items():
             row = self.rows[label]
             if row.kind == GLOBAL and 2 * size > row.bytes:
                 row.name = f"{row.name}: {what}"
 
     def label_of(self, chain: list[int]) -> int:
-        """Return the label of the nearest holder on a chain of the graph; -1 if there is none."""
+        """Return the label of the last holder on a chain; -1 if there is none."""
         return next((self.seeds[node] for node in reversed(chain) if node in self.seeds), -1)
 
 
 def _of_most(types: list[str]) -> str | None:
-    """Return the innermost type on a path that is not a library's container; if all are, the outermost.
+    """Return the innermost type on a path that is not a library's container.
 
-    ``types`` begins with the outermost.
+    If all are containers, return the outermost. ``types`` begins with the outermost type.
     """
     own = [name for name in types if not name.startswith(CONTAINERS)]
     return own[-1] if own else types[0] if types else None
 
 
 def _row_of(root: BlockRoot, own: Iterable[ContentHolder], heap: Heap, runtime: Runtime | None) -> tuple[str, str]:
-    """Return the name and the kind of a root's row."""
+    """Return the name and the kind of the row for a root."""
     start = root.ranges[0][0] if root.ranges else 0
     held = next((each for each in own if root.kind == MEMORY and holds(each.ranges, start)), None)
     if held is not None:
@@ -161,12 +164,13 @@ def _row_of(root: BlockRoot, own: Iterable[ContentHolder], heap: Heap, runtime: 
 
 
 def _in_malloc(heap: Heap) -> Runtime | None:
-    """Return the runtime that keeps its objects in malloc blocks."""
+    """Return the runtime that keeps its objects in malloc's blocks; None if there is none."""
     return next((one for one in heap.runtimes if one.kind.memory == MMAPPED), None)
 
 
 def _is_of_runtime(root: BlockRoot, start: int, heap: Heap, runtime: Runtime) -> bool:
-    """Return whether a root is a runtime's memory, or a runtime's own variable that points to its malloc blocks."""
+    """Return whether a root is a runtime's memory, or is a variable of a runtime that keeps its objects in malloc's
+    blocks."""
     if root.kind == MEMORY:
         mapping = heap.target.mappings.find(start)
         return mapping is not None and runtime.owns(mapping)

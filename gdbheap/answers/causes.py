@@ -1,4 +1,4 @@
-"""Say in words why blocks that no root keeps alive are not free."""
+"""Say in words why blocks that no root reaches are not freed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gdbheap.layout.cpython import TP_FLAGS
 COLLECTABLE, FROZEN = "collectable", "frozen"
 MAX_FROZEN = 1 << 22
 MAX_LIBRARIES = 3
-# The distance from tp_flags to tp_del in every release.
+# tp_del lies this many bytes after tp_flags in every release.
 DEL_AFTER_FLAGS = 208
 OBSTACLES = {
     "likely": "words in structures of C close the cycle, and gc.collect() may not see them",
@@ -40,10 +40,10 @@ SAME = "the same"
 
 @dataclass(frozen=True)
 class CollectorFacts:
-    """The facts that decide which cycles the collector frees; see native/core/src/graph/unreachable.rs.
+    """What decides which cycles the collector frees; see native/core/src/graph/unreachable.rs.
 
-    ``frames`` are the types of frames and generators, ``code`` the code type, ``finalized`` the types with a
-    ``tp_del``, and ``frozen`` the objects that gc.freeze() put aside.
+    ``frames``: the types of frames and generators. ``code``: the code type. ``finalized``: the types with a ``tp_del``.
+    ``frozen``: the objects that gc.freeze() put aside. Types and objects are addresses.
     """
 
     frames: list[int] = field(default_factory=list)
@@ -53,7 +53,7 @@ class CollectorFacts:
 
 
 def collector_facts(heap: Heap) -> CollectorFacts:
-    """Return the facts of a program with Python; empty ones without Python. Raises Unsupported."""
+    """Return what decides which cycles the collector frees; without Python all fields are empty. Raises Unsupported."""
     if not heap.is_python:
         return CollectorFacts()
     names, kinds = heap.python.paths.names, heap.references.graph.type_addresses()
@@ -75,7 +75,7 @@ def _frozen(heap: Heap) -> list[int]:
 
 
 def _has_own_finalizer(heap: Heap, kind: int) -> bool:
-    """Return whether a type sets ``tp_del``: through ``__del__`` in Python 2, in some C types in Python 3."""
+    """Return whether a type sets ``tp_del``: in Python 2 a class with ``__del__``, in Python 3 some types of C code."""
     release = heap.python.objects.release
     try:
         return heap.target.space.word(kind + release.at(TP_FLAGS) + DEL_AFTER_FLAGS) != 0
@@ -84,15 +84,18 @@ def _has_own_finalizer(heap: Heap, kind: int) -> bool:
 
 
 class CauseTexts:
-    """Texts for the causes of one answer."""
+    """Writes the causes of one answer in words."""
 
     def __init__(self, heap: Heap) -> None:
         self._heap = heap
         self._known: dict[int, str] = {}
 
     def text(self, number: int, cause: _native.Cause, is_head: bool) -> str:
-        """Return why a block is not free; ``is_head``: the cause is about this block, which does not hang on
-        another."""
+        """Return why a block is not freed.
+
+        ``is_head``: the cause is about this block itself. Otherwise the block hangs on another block that the cause is
+        about.
+        """
         if cause.group == "cycles":
             if number not in self._known:
                 self._known[number] = self._cycle(cause)
@@ -122,7 +125,7 @@ class CauseTexts:
         return f"{closed}; {OBSTACLES[cause.kind].format(culprit)}"
 
     def closing(self, cause: _native.Cause) -> str:
-        """Return the references that close a cycle, beginning with a frame's variable if there is one."""
+        """Return the references that close a cycle, beginning with a frame's variable if the cycle has one."""
         nodes = self._heap.references.nodes(cause.nodes)
         if not nodes:
             return "other cycles"
@@ -159,7 +162,7 @@ class CauseTexts:
 
 
 def _folded(steps: Iterator[str]) -> Iterator[str]:
-    """Yield the steps with repeated ones merged into one step with a count."""
+    """Yield the steps, with equal steps in a row merged into one step with a count."""
     last, count = "", 0
     for step in steps:
         if step == last:
@@ -177,7 +180,7 @@ def _times(count: int) -> str:
 
 
 def extension_modules(heap: Heap) -> list[str]:
-    """Return the sorted names of loaded extension modules, without the interpreter's own."""
+    """Return the sorted names of the loaded extension modules, without those of the standard library."""
     paths = [loaded.path for loaded in heap.target.objects]
     names = (os.path.basename(path) for path in paths if path.endswith(".so") and DYNAMIC not in path)
     return sorted({name.split(".")[0] for name in names if not name.startswith(("lib", "ld"))})

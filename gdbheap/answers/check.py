@@ -11,7 +11,7 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class Check:
-    """The answer of ``heap check``: how much was checked. The heap has the damage itself."""
+    """The answer of ``heap check``: how much was checked. The damage itself is in ``heap.damage``."""
 
     ok: bool
     regions: int
@@ -25,7 +25,7 @@ class Check:
 
 
 def check(heap: Heap) -> Check:
-    """Walk all allocators and add damage to ``heap.damage``. Raises Unsupported if malloc is unknown."""
+    """Walk all allocators, and add the damage to ``heap.damage``. Raises Unsupported if malloc is unknown."""
     heap.require_malloc()
     counts: Counter[str] = Counter()
     unexplained = 0
@@ -44,5 +44,5 @@ def check(heap: Heap) -> Check:
 
 
 def find_damage(heap: Heap) -> None:
-    """Check malloc only, and add damage to ``heap.damage``. Raises GdbheapError if malloc is unknown."""
+    """Check only malloc, and add the damage to ``heap.damage``. Raises GdbheapError if malloc is unknown."""
     heap.malloc.check()

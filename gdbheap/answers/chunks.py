@@ -19,13 +19,13 @@ from gdbheap.heap import Heap
 
 FREE, CACHED = "free", "tcache"
 STATES = ("used", MMAPPED, FREE, "fast", CACHED, "top", "fencepost")
-"""The states of a chunk. "free": in a bin, or for other allocators in a slab, span, page, group or bin of theirs.
-"tcache": in a thread's cache."""
+"""The states of a chunk. "free": in a bin; in other allocators, in a slab, span, page, group or bin. "tcache": in a
+thread's cache."""
 OBJECT_STATES = ("used", MMAPPED)
 
 
 class MappedRow(NamedTuple):
-    """A chunk that belongs to no arena, in the form of the native half's ListedChunk."""
+    """A chunk that belongs to no arena, with the fields of the native half's ListedChunk."""
 
     address: int
     size: int
@@ -34,9 +34,10 @@ class MappedRow(NamedTuple):
 
 
 class OtherRow(NamedTuple):
-    """A block, without a header, of an allocator that replaces malloc.
+    """A block of an allocator other than glibc's, without a header.
 
-    ``allocator`` is its name. ``arena`` is the arena's number, None if that allocator has none.
+    ``allocator``: the allocator's name. ``arena``: the number of the block's arena, or None if the allocator has no
+    arenas.
     """
 
     address: int
@@ -56,10 +57,10 @@ ORDERS: dict[str, Callable[[Row], tuple[int, ...]]] = {
 
 @dataclass(frozen=True)
 class Selection:
-    """The chunks to list: states, sizes with header in [minimum, maximum], an arena, and a type pattern.
+    """Which chunks to list: by state, size, arena and type.
 
-    ``type`` matches the type of the Python object in a chunk. For a block of C code it matches the class or the words
-    of its kind.
+    ``minimum`` and ``maximum``: bytes, header included. ``type``: a pattern. It must match the type of the Python
+    object in a chunk; for a block of C code, its class or the words for its kind.
     """
 
     states: tuple[str, ...] = STATES
@@ -69,12 +70,13 @@ class Selection:
     type: str | None = None
 
     def takes_mapped(self, size: int) -> bool:
-        """Return whether an mmapped chunk of ``size`` bytes matches; such a chunk belongs to no arena."""
+        """Return whether an mmapped chunk of ``size`` bytes is selected. It never is if an arena is: it belongs to
+        none."""
         return MMAPPED in self.states and self.arena is None and self.minimum <= size <= self.wanted.maximum
 
     @property
     def wanted(self) -> Wanted:
-        """The selection in the form that the native walk takes."""
+        """The selection, as the native walk takes it."""
         states = sum(1 << code for code, state in enumerate(_native.STATES) if state in self.states)
         arena = None if self.arena is None else self.arena.index
         return Wanted(states, self.minimum, sys.maxsize if self.maximum is None else self.maximum, arena)
@@ -82,7 +84,8 @@ class Selection:
 
 @dataclass  # not frozen: there may be millions, and a frozen one takes three times as long to make
 class Chunk:
-    """One chunk. ``arena`` is None for a chunk with its own mapping."""
+    """A chunk, or a block of another allocator. ``arena`` is None if it has its own mapping or its allocator has no
+    arenas."""
 
     address: int
     size: int
@@ -96,7 +99,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Chunks:
-    """The answer of ``heap chunks``. The sums cover all matching chunks, also when the list is cut."""
+    """The answer of ``heap chunks``. The sums count all selected chunks, even if rows were cut."""
 
     sums: ClassVar[tuple[str, ...]] = ("bytes",)
     rows: list[Chunk]
@@ -105,9 +108,10 @@ class Chunks:
 
 
 def chunks(heap: Heap, selection: Selection, order: str = "size", top: int | None = None) -> Chunks:
-    """Return the first ``top`` matching chunks, sorted by one of ORDERS.
+    """Return the first ``top`` selected chunks, sorted by one of ORDERS.
 
-    Raises UsageError for an unknown arena, or a type with states that hold no object; Unsupported if malloc is unknown.
+    Raises UsageError for an unknown arena, or if a type is given with states in which a chunk holds no object. Raises
+    Unsupported if malloc is unknown.
     """
     if not _is_of_glibc(heap, selection.arena):
         return _of_others(heap, selection, order, top)
@@ -130,14 +134,14 @@ def chunks(heap: Heap, selection: Selection, order: str = "size", top: int | Non
 
 
 def _is_of_glibc(heap: Heap, arena: ArenaChoice | None) -> bool:
-    """Return whether glibc's chunks are requested: all chunks, or one of glibc's arenas."""
+    """Return whether chunks of glibc are requested: all chunks, or the chunks of one of glibc's arenas."""
     if not isinstance(heap.malloc, GlibcAllocator):
         return False
     return arena is None or arena.of == GlibcAllocator.name or (arena.of is None and not heap.malloc.idle)
 
 
 def _arenas(heap: Heap, arena: ArenaChoice) -> list[ExtentArena]:
-    """Return the matching arenas of allocators other than glibc. Raises UsageError if there is none."""
+    """Return the arenas of allocators other than glibc that match ``arena``. Raises UsageError if there is none."""
     rows = other_arenas(heap)
     found = chosen(rows, arena)
     if found:
@@ -169,9 +173,9 @@ def _of_others(heap: Heap, selection: Selection, order: str, top: int | None) ->
 
 
 def _matching(heap: Heap, rows: list[OtherRow], pattern: str) -> list[OtherRow]:
-    """Return the blocks with a live object of a matching type, and blocks of C code of a matching kind.
+    """Return the blocks that hold a live object of a matching type, and the blocks of C code of a matching kind.
 
-    Buffers, which an object owns, do not match.
+    A block that is an object's buffer does not match by the type of an object in it.
     """
     kinds = _kinds_of(heap, pattern)
     structures = heap.structures_of_c
@@ -189,16 +193,16 @@ def _matching(heap: Heap, rows: list[OtherRow], pattern: str) -> list[OtherRow]:
 
 
 def _standing_in_of_type(heap: Heap, selection: Selection, pattern: str) -> list[OtherRow]:
-    """Return the blocks of allocators that replace malloc whose contents match ``pattern``."""
+    """Return the blocks in use of allocators other than glibc's whose contents match ``pattern``."""
     used = replace(selection, states=tuple(state for state in selection.states if state == "used"))
     rows = _standing_in(heap, used, "address", None)[0]
     return _matching(heap, rows, pattern) if rows else []
 
 
 def _standing_in(heap: Heap, selection: Selection, order: str, top: int | None) -> tuple[list[OtherRow], int, int]:
-    """List matching blocks of allocators that replace malloc: at most ``top`` from each allocator and state.
+    """Return selected blocks of allocators other than glibc's: the rows, the count of all of them, and their bytes.
 
-    Returns the rows, the count of all matching blocks and their bytes. Raises UsageError for an unknown arena.
+    There are at most ``top`` rows for each allocator and state. Raises UsageError for an unknown arena.
     """
     rows: list[OtherRow] = []
     count = size = 0
@@ -212,7 +216,7 @@ def _standing_in(heap: Heap, selection: Selection, order: str, top: int | None) 
 
 
 def _asked_of(heap: Heap, selection: Selection, order: str, most: int) -> Iterator[tuple[Allocator, Asked]]:
-    """Yield each allocator that replaces malloc with a query for it, one for each arena and state."""
+    """Yield each allocator other than glibc's with a query for each selected arena and state."""
     by_name: dict[str, Allocator] = {found.name: found for found in heap.standing_in}
     arenas: list[tuple[Allocator, tuple[int, int] | None]] = [(found, None) for found in by_name.values()]
     if selection.arena is not None:
@@ -253,7 +257,7 @@ def _of_type(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
 
 
 def _of_kind(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
-    """Return the chunks of C code whose class, or the words of whose kind, match."""
+    """Return the chunks of C code whose class, or the words for whose kind, match ``pattern``."""
     structures, kinds = heap.structures_of_c, _kinds_of(heap, pattern)
     if structures is None or not kinds:
         return []
@@ -264,7 +268,7 @@ def _of_kind(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
 
 
 def _kinds_of(heap: Heap, pattern: str) -> set[int]:
-    """Return the numbers of the kinds of C blocks whose class or words match."""
+    """Return the numbers of the kinds of C blocks whose class or words match ``pattern``."""
     structures = heap.structures_of_c
     return {
         row.number
@@ -274,7 +278,7 @@ def _kinds_of(heap: Heap, pattern: str) -> set[int]:
 
 
 def _objects(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
-    """Return the chunks with a live object of a matching type. A chunk that an object owns is a buffer and does not
+    """Return the chunks that hold a live object of a matching type. A chunk that is another object's buffer does not
     match."""
     objects = heap.python.objects
     kinds = {row.address for row in heap.python.census.rows if fnmatchcase(objects.names.name(row.address), pattern)}
@@ -297,7 +301,7 @@ def _described(heap: Heap, glibc: GlibcAllocator, rows: list[Row]) -> list[Chunk
 
 
 def _other_lists(heap: Heap, rows: Sequence[Row]) -> dict[int, str | None]:
-    """Return the free list of each free block of another allocator, by the block's address."""
+    """Return the free list of each free block of allocators other than glibc's, by the block's address."""
     known: dict[str, Allocator] = {allocator.name: allocator for allocator in heap.standing_in}
     free = [row for row in rows if isinstance(row, OtherRow) and row.state != "used"]
     found = ((row.address, known[row.allocator].find(row.address)) for row in free)
@@ -305,7 +309,8 @@ def _other_lists(heap: Heap, rows: Sequence[Row]) -> dict[int, str | None]:
 
 
 def _asked(heap: Heap, rows: Sequence[Row]) -> dict[int, int | None]:
-    """Return the size that the program asked for, by block address, if the allocator records it."""
+    """Return the size that the program asked for, by the address of the block, for blocks whose allocator records
+    it."""
     telling: dict[str, Allocator] = {one.name: one for one in heap.standing_in if one.tells_asked}
     used = [row for row in rows if isinstance(row, OtherRow) and row.state == "used"]
     own = [row for row in used if row.allocator in telling]

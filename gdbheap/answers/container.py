@@ -1,4 +1,4 @@
-"""Memory of a process's control group and its parts, without reading the process's memory."""
+"""Divide the memory of a process's control group, without reading the process's memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ MOST_FILES = 100
 
 @dataclass(frozen=True)
 class Container(Group):
-    """The control group (see ``Group``), and how much of its memory belongs to whom, in bytes."""
+    """The control group (see ``Group``), and how much of its memory each owner has, in bytes.
+
+    ``own``: this process's anonymous memory; ``others``: that of other processes; ``cache``: page cache; ``rest``: what
+    remains; ``moved``: memory of this process that is not charged to the group; ``files``: tmpfs files.
+    """
 
     keys: ClassVar[dict[str, str]] = {
         "path": "folder",
@@ -37,9 +41,9 @@ class Container(Group):
 
 
 def container(group: Group | None, rss: Rss, files: Sequence[TmpfsFile] = ()) -> Container | None:
-    """Return the group with one process's part of it; None without a group.
+    """Return the group with the parts of its memory; None if there is no group.
 
-    ``rss`` has the process's figures. ``files`` are the tmpfs files that the process does not map.
+    ``rss``: the figures of one process. ``files``: the tmpfs files that this process does not map.
     """
     if group is None:
         return None

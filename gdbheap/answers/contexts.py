@@ -1,4 +1,4 @@
-"""Memory contexts of a PostgreSQL backend: their sizes and their free bytes."""
+"""List the memory contexts of a PostgreSQL backend, with their sizes and free bytes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class ContextRow:
-    """One context, as in ``pg_backend_memory_contexts``.
+    """One memory context, as in ``pg_backend_memory_contexts``.
 
-    ``bytes``: what it has from malloc. ``free``: the part that it can hand out again. ``used``: the rest.
+    ``bytes``: what the context has from malloc. ``free``: the part of ``bytes`` that the context can hand out again.
+    ``used``: the other part.
     """
 
     name: str
@@ -30,7 +31,8 @@ class ContextRow:
 
 @dataclass(frozen=True)
 class ContextName:
-    """All contexts of one name, summed up. ``example``: what the largest of those is for that say it."""
+    """The sums over all contexts of one name. ``example``: the ``ident`` of the largest of these contexts that has
+    one."""
 
     name: str
     count: int
@@ -42,7 +44,7 @@ class ContextName:
 
 @dataclass(frozen=True)
 class Contexts:
-    """The answer of ``heap contexts``. The sums cover all contexts, also when the list is cut."""
+    """The answer of ``heap contexts``. The sums count all contexts, even if rows were cut."""
 
     sums: ClassVar[tuple[str, ...]] = ("bytes", "free", "used")
     rows: list[ContextRow]
@@ -54,7 +56,7 @@ class Contexts:
 
 
 def contexts(heap: Heap) -> Contexts:
-    """Return all contexts, each before its children. Raises Unsupported if there are none."""
+    """Return all contexts, each before its children. Raises Unsupported if the target has none."""
     rows = [
         ContextRow(
             found.name, _ident(heap, found.ident), found.level, found.total, found.free, found.used, found.address
@@ -66,7 +68,7 @@ def contexts(heap: Heap) -> Contexts:
 
 
 def by_name(rows: Sequence[ContextRow]) -> list[ContextName]:
-    """Sum up the contexts of each name, the largest sum first."""
+    """Return the sums of the contexts of each name, those with the most bytes first."""
     found: defaultdict[str, list[ContextRow]] = defaultdict(list)
     for row in rows:
         found[row.name].append(row)
@@ -80,5 +82,6 @@ def _summed(name: str, rows: Sequence[ContextRow]) -> ContextName:
 
 
 def _ident(heap: Heap, ident: str | None) -> str | None:
-    """Return the ident, hidden unless contents may be shown: it is a text of the program's users, such as a query."""
+    """Return the ident, hidden if contents may not be shown: it may be a text of the program's users, such as a
+    query."""
     return ident if ident is None or heap.disclosure.contents else hidden("str", len(ident))

@@ -1,7 +1,7 @@
-"""Check what gdbheap can read, of a process or in general, and name the obstacle and the command that helps.
+"""Check what gdbheap can read, of one process or in general, and name the obstacle and the command that helps.
 
 No process is stopped. The kernel itself decides whether memory may be read: opening ``/proc/PID/mem`` needs the same
-permission as a stop (PTRACE_MODE_ATTACH, ptrace(2)).
+permission as stopping the process (PTRACE_MODE_ATTACH, ptrace(2)).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SELF = "self"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that gdbheap reads. ``state`` is "ok", "refused" or "absent"."""
+    """A file or permission that gdbheap needs. ``state`` is "ok", "refused" or "absent"."""
 
     id: str
     state: Read
@@ -44,7 +44,8 @@ class Check:
 class Doctor:
     """The answer of ``gdbheap doctor``.
 
-    ``where``: "systemd" is a unit with fewer capabilities than root has. ``reading_status`` is 0 without a process.
+    ``where``: where gdbheap runs; "systemd" is a unit with fewer capabilities than root has. ``reading_status``: the
+    exit status of a command that would read the process, 0 if no process was given.
     """
 
     process: int | None
@@ -56,17 +57,17 @@ class Doctor:
 
     @property
     def targets(self) -> list[dict[str, Any]]:
-        """The targets of the JSON document."""
+        """The value of the key "targets" in the JSON document."""
         return [] if self.process is None else [{"kind": "process", "pid": self.process}]
 
     @property
     def exit_status(self) -> int:
-        """The exit status of the command that would read the process."""
+        """The exit status of a command that would read the process."""
         return self.reading_status
 
 
 def doctor(process: Named | None) -> Doctor:
-    """Check a process, or gdbheap's own permissions here if ``process`` is None. Raises NoTarget for an unknown
+    """Check a process or, if ``process`` is None, what gdbheap may read here. Raises NoTarget for an unknown
     process."""
     where = place()
     if process is None:
@@ -98,7 +99,7 @@ def _in_the_way(folder: ProcessFolder, checks: list[Check]) -> GdbheapError | No
 
 
 def _of_process(folder: ProcessFolder) -> Iterator[Check]:
-    """Yield a check for each file of a process, the most widely readable first."""
+    """Yield a check for each file of a process that gdbheap reads. The files that most users may read come first."""
     for name in ("status", "maps", "smaps_rollup", "pagemap", "mem"):
         yield _opened(name, folder.path(name), 1 if name in ("status", "maps", "smaps_rollup") else 0)
     yield _group(folder.place)
@@ -125,7 +126,10 @@ def _group(process: str) -> Check:
 
 
 def _opened(name: str, path: str, size: int) -> Check:
-    """Return whether a file can be opened. With ``size``, read that many bytes too: some files refuse only the read."""
+    """Return whether a file can be opened.
+
+    With ``size``, that many bytes are read too, because some files can be opened but not read.
+    """
     try:
         if size:
             read_patiently(path, size)
@@ -139,7 +143,7 @@ def _opened(name: str, path: str, size: int) -> Check:
 
 
 def _own_limits(facts: Facts) -> str:
-    """Return what gdbheap may not do without CAP_SYS_PTRACE."""
+    """Return in words which processes gdbheap can read without CAP_SYS_PTRACE."""
     if facts.ptrace_scope >= 2:
         return f"no process can be looked into (ptrace_scope is {facts.ptrace_scope}) without CAP_SYS_PTRACE"
     if facts.ptrace_scope == 1:
@@ -148,9 +152,10 @@ def _own_limits(facts: Facts) -> str:
 
 
 def place(root: str = "", environment: Mapping[str, str] = os.environ, bounding: int | None = None) -> Place:
-    """Return where gdbheap runs, from the marks that container runtimes leave below ``root``.
+    """Return where gdbheap runs, from the marks that container runtimes leave below the folder ``root``.
 
-    "systemd" is a unit whose bounding set (a mask of capabilities; None: gdbheap's own) lacks CAP_SYS_PTRACE.
+    "systemd": a unit whose bounding set lacks CAP_SYS_PTRACE. ``bounding``: the bounding set, a mask of capabilities;
+    None for gdbheap's own.
     """
     kind = refusal.container(root, environment)
     if kind == "kubernetes":
@@ -167,7 +172,7 @@ def place(root: str = "", environment: Mapping[str, str] = os.environ, bounding:
 def remedy(facts: Facts, where: str, process: str, root: str = "") -> str | None:
     """Return the one command that helps; None if no command does (ptrace_scope 3, or another tracer).
 
-    ``root`` is the folder that contains the files of the system where gdbheap runs.
+    ``root``: the folder that contains the files of the system where gdbheap runs.
     """
     if facts.ptrace_scope >= 3 or facts.tracer not in (0, os.getpid()):
         return None

@@ -1,4 +1,4 @@
-"""The upper part of the dominator tree: the objects that retain the most, each below its dominator."""
+"""Build the upper part of the dominator tree: the objects that retain the most, each below its dominator."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ MAX_OBJECTS, MAX_DEPTH = 500, 200
 class Dominated:
     """A node of the dominator tree.
 
-    ``above``: the index of its dominator in the list, None at the top. ``own``: the part of ``retained`` that no listed
-    node below it retains.
+    ``above``: the index of its dominator in the list, or None at the top. ``own``: the part of its ``retained`` bytes
+    that no listed node below it retains.
     """
 
     name: str
@@ -34,23 +34,23 @@ class Dominated:
 
 @dataclass(frozen=True)
 class DominatorTree:
-    """The nodes, each after its dominator. ``others``: bytes in use that no listed top node retains."""
+    """The nodes of the tree, each after its dominator. ``others``: bytes in use that no node at the top retains."""
 
     nodes: list[Dominated]
     others: int
 
 
 def dominator_tree(heap: Heap, most: int = MAX_OBJECTS) -> DominatorTree:
-    """Return the tree of the largest rows of ``heap retained``, of modules and libraries, and all nodes above them.
+    """Return the tree of the largest rows of ``heap retained``, of modules and libraries, and of all their dominators.
 
-    Each row is followed down to the node where its bytes divide. Raises NotAPython, or Unsupported.
+    Each row stands for the innermost node that retains about the same bytes. Raises NotAPython or Unsupported.
     """
     references = heap.references
     graph = references.graph
     above: dict[int, int | None] = {}
     for number in _largest(heap, most):
         upper: int | None = None
-        # Only the ends of a long chain are kept. The nodes between count as one step.
+        # Of a long chain, only both ends are kept; the nodes between them are skipped.
         for node in graph.dominator_chain(number, MAX_DEPTH // 2):
             above.setdefault(node, upper)
             upper = node
@@ -75,15 +75,15 @@ def dominator_tree(heap: Heap, most: int = MAX_OBJECTS) -> DominatorTree:
 
 
 def heap_bytes(heap: Heap) -> int:
-    """Return the bytes of all blocks in use, with headers."""
+    """Return the bytes of all blocks in use, headers included."""
     sizes = (row for allocator in heap.allocators for row in allocator.used_sizes())
     return sum(size * count for size, count in sizes)
 
 
 def _largest(heap: Heap, most: int) -> list[int]:
-    """Return the nodes of the first ``most`` rows, and of modules and libraries that retain as much.
+    """Return the nodes of the first ``most`` rows, and of modules and libraries that retain at least as much as these.
 
-    Each row stands for the node at which its bytes divide.
+    A row is represented by the innermost node that retains about the same bytes.
     """
     graph = heap.references.graph
     rows = top_objects(heap, most)
@@ -98,7 +98,7 @@ def _largest(heap: Heap, most: int) -> list[int]:
 
 
 def _module_names(heap: Heap) -> Iterator[tuple[int, str]]:
-    """Yield the node and the name of each module and of its ``__dict__``."""
+    """Yield (number of the node, name) for each module and for its ``__dict__``."""
     references = heap.references
     for module, names, name in modules(references) if isinstance(references, PythonNodes) else ():
         yield module.id, f"module {name}"
@@ -106,7 +106,8 @@ def _module_names(heap: Heap) -> Iterator[tuple[int, str]]:
 
 
 def _name(heap: Heap, node: Node) -> str:
-    """Return a node's name: its type, followed for an object by the edge from its holder."""
+    """Return the name of a node: for a root the root's name, otherwise its type, and for an object the edge from its
+    holder."""
     if node.root is not None:
         return node.root.name
     if not node.type:

@@ -1,4 +1,4 @@
-"""Find values that several objects store."""
+"""Find equal values that are stored in several objects."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from gdbheap.contents.python.text.repr import Limits
 from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
 
-# The largest number of distinct values in memory at once, at about 100 bytes each.
+# The most distinct values that gdbheap holds in memory at once, at about 100 bytes each.
 VALUES_AT_ONCE = 4 << 20
-# The largest numbers of listed values, of their objects whose holders are searched, and of holders for each value.
+# The most values that are listed, the most objects with these values whose holders are searched, and the most holders
+# that are named for each value.
 MAX_VALUES, MAX_OBJECTS, MAX_HOLDERS = 100_000, 100_000, 3
 TEXTS = Limits(length=80, value=60, items=6, depth=3, reads=300)
 CONTAINERS = ("dict", "list", "tuple", "set", "frozenset", "collections.deque")
@@ -27,9 +28,9 @@ CONTAINERS = ("dict", "list", "tuple", "set", "frozenset", "collections.deque")
 
 @dataclass(frozen=True)
 class Holding:
-    """A type that refers to equal objects, or a container of a type ("dict of app.Session").
+    """A type whose objects refer to copies of a value, or a container with its holder's type ("dict of app.Session").
 
-    ``count``: the references from such holders.
+    ``count``: the number of references from such holders.
     """
 
     type: str
@@ -38,7 +39,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class Duplicate:
-    """A value that several objects have. ``address`` is the first object's."""
+    """A value that several objects store. ``address``: the first of these objects."""
 
     type: str
     text: str | None
@@ -51,7 +52,7 @@ class Duplicate:
 
 @dataclass(frozen=True)
 class TypeSum:
-    """Sums over the objects of one type and the values that several of them have."""
+    """Sums over the objects of one type, and over the values that several of them store."""
 
     type: str
     objects: int
@@ -63,7 +64,7 @@ class TypeSum:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """The answer of ``heap duplicates``: the values that save the most first."""
+    """The answer of ``heap duplicates``. The values whose copies waste the most bytes come first."""
 
     sums: ClassVar[tuple[str, ...]] = ("copies", "saved", "absent")
     rows: list[Duplicate]
@@ -76,7 +77,7 @@ class Duplicates:
 
 @dataclass(frozen=True)
 class ValueRow:
-    """Objects of one type with the same value."""
+    """The objects of one type with the same value."""
 
     type: str
     text: str | None
@@ -87,7 +88,7 @@ class ValueRow:
 
 @dataclass(frozen=True)
 class ByValue:
-    """The answer of ``heap pyobjects --by=value``, the value with the most bytes first."""
+    """The answer of ``heap pyobjects --by=value``. The values with the most bytes come first."""
 
     sums: ClassVar[tuple[str, ...]] = ("count", "own", "absent")
     rows: list[ValueRow]
@@ -98,7 +99,7 @@ class ByValue:
 
 
 class _Looking:
-    """The arguments of the native passes over one target.
+    """Compares the values of objects, in native passes over one target.
 
     ``apart``: objects of two interpreters with separate arenas never count as equal.
     """
@@ -121,7 +122,7 @@ class _Looking:
         self.names = {number: name for name, number in KINDS.items()}
 
     def equal(self, least: int, by_bytes: bool, top: int | None) -> _native.EqualValues:
-        """Return the values that at least ``least`` objects have."""
+        """Return the values that at least ``least`` objects have, the first ``top`` of them."""
         most = min(MAX_VALUES, top or MAX_VALUES)
         return _native.equal_values(
             self._objects.heaps, self._objects.layout, self.values, self.types, self.without, self.apart, least,
@@ -129,7 +130,7 @@ class _Looking:
         )  # fmt: skip
 
     def objects_of(self, rows: Sequence[_native.Equal]) -> dict[int, list[int]]:
-        """Return the addresses of the objects with these values, by the values' hashes."""
+        """Return the addresses of the objects with these values, by the hash of the value."""
         found = _native.equal_objects(
             self._objects.heaps, self._objects.layout, self.values, self.types, self.without, self.apart,
             {row.hash for row in rows}, MAX_OBJECTS, self._heap.labelled("looking for copies"),
@@ -140,12 +141,13 @@ class _Looking:
         return groups
 
     def text(self, address: int) -> str | None:
-        """Return a short text of a value."""
+        """Return a short text of the value of the object at ``address``, or None."""
         return self._objects.repr.text(address, TEXTS)
 
 
 def _of_interpreters(heap: Heap) -> list[tuple[int, int, int]]:
-    """Return (start, end, number) of the arenas of subinterpreters that have their own, ascending."""
+    """Return (start, end, number of the interpreter) for each arena of subinterpreters with their own arenas,
+    ascending."""
     found = heap.find_allocator(PymallocAllocator)
     python = None if found is None else found.pymalloc
     size = None if python is None else python.arena_size
@@ -156,17 +158,17 @@ def _of_interpreters(heap: Heap) -> list[tuple[int, int, int]]:
 
 
 def _singles(heap: Heap) -> dict[int, str]:
-    """Return the types of None, True and False by address; these may have no object in a heap."""
+    """Return the names of the types of None, True and False by address. These types may have no object in a heap."""
     objects = heap.python.objects
     found = {address: objects.names.name(address) for address in objects.static_types()}
     return {address: name for address, name in found.items() if name in KINDS}
 
 
 def duplicates(heap: Heap, pattern: str | None, top: int | None, with_holders: bool = False) -> Duplicates:
-    """Return the values that several objects of types matching ``pattern`` (None: all) have.
+    """Return the values that several objects have, of types that match ``pattern`` (None: all types).
 
-    Only objects of exactly str, bytes, int, float, complex, and tuples of these are compared. Objects of two
-    interpreters never count as equal, as they cannot be shared. Raises NotAPython, or Unsupported.
+    Compared are objects of exactly str, bytes, int, float and complex, and tuples of these. Objects of two interpreters
+    never count as equal, because interpreters cannot share them. Raises NotAPython or Unsupported.
     """
     looking = _Looking(heap, pattern, apart=True)
     found = looking.equal(2, False, top)
@@ -188,7 +190,8 @@ def duplicates(heap: Heap, pattern: str | None, top: int | None, with_holders: b
 
 
 def by_value(heap: Heap, pattern: str | None, top: int | None) -> ByValue:
-    """Return all objects of the types that ``duplicates`` compares, by value. Raises NotAPython, or Unsupported."""
+    """Return all objects of the types that ``duplicates`` compares, grouped by value. Raises NotAPython or
+    Unsupported."""
     looking = _Looking(heap, pattern)
     found = looking.equal(1, True, top)
     rows = [
@@ -200,12 +203,12 @@ def by_value(heap: Heap, pattern: str | None, top: int | None) -> ByValue:
 
 
 def _absent(heap: Heap, pattern: str | None) -> int:
-    """Return how many bytes of the compared objects are not resident."""
+    """Return how many bytes of the compared types' objects are not resident."""
     return sum(absent_of(heap, name) for name in KINDS if pattern is None or fnmatchcase(name, pattern))
 
 
 def _held_by(heap: Heap, groups: dict[int, list[int]]) -> dict[int, list[Holding]]:
-    """Return the most frequent holders of each group of objects."""
+    """Return the most frequent holders of each group of objects, by the group's key."""
     references, paths = heap.python.references, heap.python.paths
     graph = references.graph
     numbers = {key: {graph.find(address) for address in group} - {None} for key, group in groups.items()}
@@ -222,7 +225,8 @@ def _held_by(heap: Heap, groups: dict[int, list[int]]) -> dict[int, list[Holding
 
 
 class _Holders:
-    """Names of holders: their type, and for containers also the type of what holds them."""
+    """Names holders by their type. For a container, the name also has the type of the object that holds the
+    container."""
 
     def __init__(self, paths: ObjectPaths, sources: set[int]) -> None:
         self._paths = paths
@@ -239,14 +243,14 @@ class _Holders:
         self._names: dict[int, str] = {}
 
     def _above(self, numbers: set[int]) -> Iterator[tuple[int, int]]:
-        """Yield each number with the number of one node that refers to it."""
+        """Yield (number, number of one node that refers to it) for each of ``numbers``."""
         if numbers:
             for row in self._paths.references.graph.referrers(numbers):
                 if row.strength <= self._paths.references.believed:
                     yield row.target, row.source
 
     def _owners(self, buffers: set[int]) -> dict[int, int]:
-        """Return the owner of each buffer."""
+        """Return the number of each buffer's owner, by the number of the buffer."""
         found = dict(self._above(buffers))
         self._read(found.values())
         return found
@@ -259,7 +263,7 @@ class _Holders:
         return self._paths.type_name(node)
 
     def name(self, number: int) -> str:
-        """Return the name of the holder with this number."""
+        """Return the name of the holder with the node number ``number``."""
         if number not in self._names:
             number_of = self._owner.get(number, number)
             name = self._type(self._nodes[number_of])

@@ -1,4 +1,4 @@
-"""Count how full the containers are."""
+"""Count how full the containers of Python are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class FillRow:
-    """The containers of one type. ``sharing`` counts dicts that share their keys and so have no room of their own."""
+    """The containers of one type. ``sharing``: how many dicts share their keys and so have no table of their own.
+
+    ``items`` and ``room``: used and available places in all containers. ``tenths``: their number by how full they are.
+    """
 
     type: str
     count: int
@@ -26,15 +29,15 @@ class FillRow:
 
 @dataclass(frozen=True)
 class Fills:
-    """The answer of ``heap pyobjects --by=fill``."""
+    """The answer of ``heap pyobjects --by=fill``: a row for each container type."""
 
     rows: list[FillRow]
 
 
 def fills(heap: Heap, pattern: str | None) -> Fills:
-    """Return a row for each of list, bytearray, dict and set whose name matches ``pattern`` (None: all).
+    """Return a row for each of list, bytearray, dict and set whose name matches ``pattern`` (None: all of them).
 
-    Subclasses do not count. Raises NotAPython, or Unsupported.
+    Objects of subclasses are not counted. Raises NotAPython or Unsupported.
     """
     objects, census = heap.python.objects, heap.python.census
     growing, tables = growing_of(objects.release), tables_of(objects.release)

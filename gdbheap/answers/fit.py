@@ -1,9 +1,9 @@
-"""Tell whether malloc can serve a request from memory that it has, and if not, what it asks the kernel for.
+"""Predict whether malloc can serve a request from memory that it has and, if not, what it asks the kernel for.
 
-malloc searches in this order: the thread's cache and the fast bin of exactly that size, then the bins for the smallest
-chunk that suffices, then the top of the arena. Only then does it ask the kernel: for a mapping of its own at or above
-``mmap_threshold``, else for a larger heap. It takes one free chunk and never joins several; before a large request it
-merges the chunks in fast bins with their free neighbours.
+malloc searches in this order: the thread's cache and the fast bin for exactly that size, then the bins for the smallest
+chunk that suffices, then the top chunk of the arena. Only then does it ask the kernel: at or above ``mmap_threshold``
+for a mapping of its own, below it for a larger heap. It takes one free chunk and never joins several. Before a large
+request it merges the chunks in fast bins with their free neighbours.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_NEAREST = 5
 
 @dataclass(frozen=True)
 class Piece:
-    """A free chunk: the pointer that malloc would return, and the size with header."""
+    """A free chunk. ``address``: the pointer that malloc would return. ``size``: bytes, header included."""
 
     address: int
     size: int
@@ -33,7 +33,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class ShortPiece:
-    """A free chunk that is ``short_by`` bytes too small."""
+    """A free chunk that is too small by ``short_by`` bytes."""
 
     address: int
     size: int
@@ -43,7 +43,7 @@ class ShortPiece:
 
 @dataclass(frozen=True)
 class CachedPiece:
-    """A chunk of exactly the requested size in a thread's cache."""
+    """A chunk in a thread's cache that has exactly the requested size."""
 
     tid: int
     address: int
@@ -51,10 +51,10 @@ class CachedPiece:
 
 @dataclass(frozen=True)
 class ArenaFit:
-    """What malloc does in one arena.
+    """How malloc would serve the request in one arena.
 
-    It takes ``best_piece``; else the top chunk (``uses_top``); else it asks the kernel: for a mapping (``mmapped``) or
-    for ``grows_by`` more bytes of heap.
+    It takes ``best_piece``; if there is none, the top chunk (``uses_top``). If both fail, it asks the kernel for a
+    mapping (``mmapped``) or for ``grows_by`` more bytes of heap.
     """
 
     index: int
@@ -67,7 +67,10 @@ class ArenaFit:
 
 @dataclass(frozen=True)
 class Fit:
-    """Whether a request is served without the kernel. ``mmapped``: nothing fits, and every arena would map it."""
+    """Whether malloc can serve a request without the kernel (``fits``).
+
+    ``mmapped``: nothing fits, and in every arena the request would get its own mapping.
+    """
 
     request: int
     chunk: int
@@ -81,21 +84,23 @@ class Fit:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """The chunks of an arena: the smallest that suffices, the largest that do not, and the size of its top."""
+    """The chunks of an arena for a request: the smallest that suffices, the largest that do not, and the size of the
+    top."""
 
     best: Piece | None
     short: list[Piece]
     top: int
 
     def top_fits(self, need: int) -> bool:
-        """Return whether the top suffices, as malloc leaves at least the smallest chunk there."""
+        """Return whether the top chunk suffices for ``need`` bytes: malloc leaves at least the smallest possible chunk
+        there."""
         return self.top >= need + SMALLEST_CHUNK
 
 
 class _Search:
-    """The chunks of every arena for a chunk of ``need`` bytes.
+    """Finds the chunks of every arena for a request that needs a chunk of ``need`` bytes.
 
-    They are read at most twice: as they are, and with fast bins merged.
+    All chunks are read at most twice: as they are, and with the fast bins merged.
     """
 
     def __init__(self, glibc: Glibc, need: int) -> None:
@@ -104,7 +109,8 @@ class _Search:
         self._found: dict[bool, dict[int, _Pieces]] = {}
 
     def pieces(self, index: int, with_fast: bool) -> _Pieces:
-        """Return the pieces of an arena; ``with_fast``: after chunks in fast bins merge with their neighbours."""
+        """Return the chunks of an arena for the request; ``with_fast``: after fast bins are merged with their
+        neighbours."""
         if with_fast not in self._found:
             rows = _native.find_fits(self.glibc.walk(), self.need, with_fast, MAX_NEAREST)
             self._found[with_fast] = {
@@ -116,7 +122,7 @@ class _Search:
         return self._found[with_fast].get(index, _Pieces(None, [], 0))
 
     def fast(self, index: int) -> _Pieces | None:
-        """Return the head of the fast bin of exactly this size; None if the bin is empty."""
+        """Return the first chunk of the fast bin for exactly this size; None if the bin is empty."""
         fast, place = self.glibc.arenas[index].fast, self.need // 16 - 2
         head = fast[place] if place < len(fast) else 0
         found = self.glibc.walk().find_many([head + HEADER])[0] if head else None
@@ -132,9 +138,9 @@ def _is(block: _native.Block, address: int, size: int, state: str) -> bool:
 
 
 def fit(heap: Heap, request: int) -> Fit:
-    """Return whether ``request`` bytes fit.
+    """Return whether malloc can serve a request of ``request`` bytes.
 
-    Raises UsageError for a size that malloc refuses, Unsupported without glibc's malloc.
+    Raises UsageError for a size that malloc refuses, Unsupported if the target does not have glibc's malloc.
     """
     if request > LARGEST_SIZE:
         raise UsageError(f"malloc refuses a request of more than {LARGEST_SIZE} bytes")
@@ -158,9 +164,9 @@ def fit(heap: Heap, request: int) -> Fit:
 
 
 def largest_free(heap: Heap) -> dict[int, int]:
-    """Return the size of each arena's largest free chunk, without its top, after fast bins are merged.
+    """Return the size of the largest free chunk of each arena, without the top chunk, after fast bins are merged.
 
-    An arena without free chunks is missing. Raises Unsupported without glibc's malloc.
+    Arenas without free chunks are left out. Raises Unsupported if the target does not have glibc's malloc.
     """
     glibc = heap.allocator(GlibcAllocator).malloc
     rows = _native.find_fits(glibc.walk(), LARGEST_SIZE, True, 1)
@@ -168,7 +174,10 @@ def largest_free(heap: Heap) -> dict[int, int]:
 
 
 def chunk_of(request: int) -> int:
-    """Return the chunk size for a request: eight bytes more, 16-aligned, at least 32 (glibc's request2size)."""
+    """Return the size of the chunk for a request of ``request`` bytes (glibc's request2size).
+
+    It is eight bytes more, rounded up to a multiple of 16, and at least 32.
+    """
     return max(SMALLEST_CHUNK, _up(request + 8, 16))
 
 
@@ -190,7 +199,7 @@ def _in_arena(search: _Search, index: int) -> tuple[ArenaFit, _Pieces]:
 
 
 def _cached(glibc: Glibc, need: int) -> list[CachedPiece]:
-    """Return the threads whose cache would next hand out a chunk of exactly this size."""
+    """Return the threads whose cache would hand out next a chunk of exactly this size."""
     entries = [(tcache.tid, entry) for tcache in glibc.tcaches for _index, entry, _count in tcache.lists]
     found = glibc.walk().find_many([entry for _tid, entry in entries])
     return [
@@ -200,11 +209,11 @@ def _cached(glibc: Glibc, need: int) -> list[CachedPiece]:
     ]
 
 
-# The sizes that malloc asks the kernel for (malloc/malloc.c, sysmalloc; malloc/arena.c, grow_heap and new_heap).
+# The sizes for which malloc asks the kernel (malloc/malloc.c, sysmalloc; malloc/arena.c, grow_heap and new_heap).
 
 
 def _grows_by(glibc: Glibc, index: int, need: int, top: int) -> int | None:
-    """Return the bytes by which the arena grows; None if the request gets its own mapping."""
+    """Return by how many bytes the arena would grow; None if the request would get its own mapping."""
     par = glibc.par
     if need >= par.mmap_threshold and par.n_mmaps < par.n_mmaps_max:
         return None
@@ -215,7 +224,7 @@ def _main_arena_grows_by(glibc: Glibc, need: int, top: int) -> int:
     par, page = glibc.par, glibc.target.machine.page
     size = need + par.top_pad + SMALLEST_CHUNK
     if glibc.main.noncontiguous:
-        # glibc 2.35 and later take the page size for the minimum by mistake. Later versions without the mistake are not
+        # By mistake, glibc 2.35 and later use the page size as the minimum. If a later version fixes this, it is not
         # distinguished.
         return max(_up(size, page), page if par.layout["hp_pagesize"] is not None else MIN_EXTENT)
     size -= top

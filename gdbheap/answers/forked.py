@@ -1,4 +1,4 @@
-"""Find the parent from which a target was forked, if the parent still runs."""
+"""Find the parent from which a target was forked, if the parent is still running."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["forked_from"]
 
 
 def forked_from(target: Target) -> int | None:
-    """Return the parent's process id if both come from one exec.
+    """Return the process id of the target's parent if the target is a fork of it.
 
-    None if they do not, the kernel does not say, or gdb holds the target. An exec puts random bytes of the kernel at a
-    random place of the new stack (AT_RANDOM); a fork has them at the same place as its parent.
+    None if it is not, if the kernel does not say, or if gdb holds the target. Each exec writes random bytes of the
+    kernel to a random place of the new stack (AT_RANDOM). A fork has them at the same place as its parent.
     """
     is_here = target.kind == "process" and target.proc is not None and target.offered_in_gdb is None
     found = running(target.pid) if is_here and target.pid else None

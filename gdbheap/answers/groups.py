@@ -1,4 +1,4 @@
-"""Count the objects of a type by the value of an attribute."""
+"""Count the objects of a type by the value of one of their attributes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gdbheap.errors import Fault, Unsupported, UsageError
 from gdbheap.heap import Heap
 from gdbheap.layout.cpython import OB_TYPE
 
-# Objects of the types in KINDS are equal if their values are; other objects equal only themselves. If values cannot be
-# compared (a str of another release), their whole texts are.
+# Two objects of a type in KINDS are equal if their values are equal; an object of another type equals only itself. If
+# values cannot be compared (a str of another release), their whole texts (up to WHOLE) are compared.
 WHOLE = Limits(length=1 << 16, value=1 << 16, items=1 << 10, depth=6, reads=4_000)
 SHOWN = Limits(length=80, value=60, items=6, depth=3, reads=300)
-# Used instead of a value's address: the attribute is not set, or is unknown.
+# These stand for the address of a value: the attribute is not set, or it is unknown.
 MISSING, UNREAD = 0, -1
 COUNT, BYTES, BUFFERS = range(3)
 NAMELESS, UNREADABLE = "type at 0x", "<unreadable at 0x"
@@ -30,7 +30,7 @@ ORDERS = {"count": COUNT, "bytes": BYTES, "buffers": BUFFERS}
 
 @dataclass(frozen=True)
 class Group:
-    """Objects whose attribute has the same value. ``address`` is the value's."""
+    """The objects whose attribute has the same value. ``address``: the address of this value."""
 
     value: str | None
     type: str | None
@@ -51,9 +51,9 @@ class Unread:
 
 @dataclass(frozen=True)
 class Groups:
-    """The answer of ``heap pyobjects --type=GLOB --group=ATTRIBUTE``, by default the most numerous group first.
+    """The answer of ``heap pyobjects --type=GLOB --group=ATTRIBUTE``, by default the group with the most objects first.
 
-    The sums cover all groups and the objects whose attribute could not be read.
+    The sums count all groups, and the objects whose attribute could not be read.
     """
 
     sums: ClassVar[tuple[str, ...]] = ("count", "own", "buffers", "absent")
@@ -68,11 +68,11 @@ class Groups:
 
 
 def groups(heap: Heap, pattern: str | None, attribute: str, order: str = "count", top: int | None = None) -> Groups:
-    """Group the live objects of types that match ``pattern`` by the value of an attribute.
+    """Return the live objects of types that match ``pattern``, grouped by the value of an attribute.
 
-    The attribute may lie in a slot, a dict, or values without a dict; attributes of the class do not count. Returns the
-    ``top`` largest by one of ORDERS. The target becomes partial if a value could not be read. Raises UsageError without
-    a pattern, NotAPython, or Unsupported.
+    The attribute may lie in a slot, in a dict, or in the object's values without a dict; attributes of the class do not
+    count. Only the ``top`` largest groups, by one of ORDERS, are returned. The target is marked as partial if a value
+    could not be read. Raises UsageError if ``pattern`` is None; NotAPython or Unsupported.
     """
     if pattern is None:
         raise UsageError("heap pyobjects: --group=ATTRIBUTE needs --type=GLOB: the objects that have the attribute")
@@ -100,7 +100,8 @@ def _instances(heap: Heap, pattern: str) -> list[_native.Instance]:
 def _sums(
     rows: Iterable[_native.Instance], values: Iterable[int], keys: dict[int, object]
 ) -> dict[object, tuple[int, int, int, int]]:
-    """Return, for each key, the first value with it, the number of objects, their bytes and those of their buffers."""
+    """Return, for each key, the first value with it, the number of objects, their bytes, and the bytes of their
+    buffers."""
     sums: dict[object, tuple[int, int, int, int]] = {}
     for row, value in zip(rows, values):
         key = keys[value]
@@ -110,21 +111,22 @@ def _sums(
 
 
 class _Reading:
-    """Reads one attribute of many objects."""
+    """Reads the same attribute of many objects."""
 
     def __init__(self, heap: Heap, attribute: str) -> None:
         self._heap = heap
         self._objects = heap.python.objects
         self._attribute = attribute
         self._memory = Pages(heap.target.space)
-        # The most entries there can be: each lies in the table of one dict, or is a word of an instance's own values.
+        # No more entries can exist: each lies in the table of one dict, or is a word of an instance's own values.
         used = sum(store.used.bytes for store in heap.python.census.stores)
         self._allowance = Allowance(FIRST_ENTRIES + used // heap.target.machine.word)
         self._readers: dict[int, Callable[[int], int]] = {}
         self._types: dict[int, int] = {}
 
     def value(self, address: int, kind: int) -> int:
-        """Return the address of the attribute's value; MISSING if it is not set, UNREAD if unknown."""
+        """Return the address of the attribute's value in the object at ``address``; MISSING if it is not set, UNREAD if
+        unknown."""
         try:
             if kind not in self._readers:
                 attributes = self._objects.repr.attributes
@@ -136,7 +138,7 @@ class _Reading:
         return found or (UNREAD if self._heap.target.cut_short else MISSING)
 
     def keys(self, values: Collection[int]) -> dict[int, object]:
-        """Return a key for each value, the same for equal values; UNREAD if a value cannot be read."""
+        """Return a key for each value; equal values have the same key. UNREAD if a value cannot be read."""
         names = {value: self._name(value) for value in sorted(values) if value > 0}
         known = [(value, name) for value, name in names.items() if name in KINDS]
         found: dict[int, object] = {value: UNREAD if names.get(value, "") is None else value for value in values}
@@ -145,7 +147,7 @@ class _Reading:
         return found
 
     def _name(self, value: int) -> str | None:
-        """Return the name of a value's type; None if it cannot be read."""
+        """Return the name of the type of the object at ``value``; None if it cannot be read."""
         try:
             kind = self._types[value] = self._memory.word(value + self._objects.release.at(OB_TYPE))
             name = self._objects.names.name(kind)
@@ -165,9 +167,10 @@ class _Reading:
         return _native.value_hashes(objects.heaps, objects.layout, where, values, progress)
 
     def _text(self, value: int, name: str | None) -> object:
-        """Return the type's name and the whole text of a value without a hash; the value itself if it has no text."""
+        """Return the type's name with the whole text of a value that has no hash; the value's address if it has no
+        text."""
         disclosure = self._objects.repr.disclosure
-        # This text is only compared and never shown, so it may have contents.
+        # This text is only compared and never shown, so contents are allowed.
         before, disclosure.contents = disclosure.contents, True
         try:
             text = self._objects.repr.text(value, WHOLE)
@@ -178,7 +181,9 @@ class _Reading:
         return UNREAD if UNREADABLE in text else (name, text)
 
     def group(self, value: int, count: int, size: int, buffers: int) -> Group:
-        """Return a row. The value's text is hidden like a dict key's if contents may not be shown."""
+        """Return the row of a group.
+
+        If contents may not be shown, the value's text is hidden in the same way as a dict's key."""
         if not value:
             return Group(None, None, count, size, buffers, None)
         text = self._objects.repr.key_text(value, SHOWN)

@@ -1,6 +1,6 @@
-"""Map the heap: areas of the address space in cells of one size, with the owners of each cell's bytes.
+"""Map the heap: areas of the address space in cells of equal size, with the owners of each cell's bytes.
 
-The cells come from ``partition``, so the drawn and the undrawn parts add up to the lines of the ledger.
+The cells come from ``partition``, so the drawn parts and the undrawn rest add up to the lines of the ledger.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gdbheap.targets.ranges import Ranges
 
 CELLS = 1200
 MAX_CELLS = 1 << 20
-# Longer gaps without pages in other memory are not drawn: terabytes may be reserved and never touched.
+# In other memory, longer gaps without pages are not drawn: terabytes may be reserved and never touched.
 MAX_GAP = 32 << 20
 
 
@@ -35,7 +35,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Cell:
-    """A part of the address space, [start, end), and the ledger lines in it."""
+    """A part [start, end) of the address space, and the ledger lines that have bytes in it."""
 
     start: int
     end: int
@@ -44,7 +44,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Group:
-    """One drawn area: [start, end), in whole pages. ``kind``: an allocator's name, "mmapped" or "other"."""
+    """A drawn area [start, end), in whole pages. ``kind``: an allocator's name, "mmapped" or "other"."""
 
     name: str
     kind: str
@@ -58,7 +58,8 @@ class Group:
 
 @dataclass(frozen=True)
 class HeapMap:
-    """The answer of ``heap map``: the drawn areas, and the sums of the rest (files, stacks, memory without pages)."""
+    """The answer of ``heap map``: the drawn areas, and the sums of what is not drawn (files, stacks, memory without
+    pages)."""
 
     cell: int
     rows: list[Group]
@@ -68,8 +69,8 @@ class HeapMap:
 def heap_map(heap: Heap, cell: int = 0, cells: int = CELLS) -> HeapMap:
     """Return the map in cells of ``cell`` bytes, rounded up to a page.
 
-    0 picks the smallest power of two that needs no more than about ``cells`` cells. Raises UsageError for more than
-    MAX_CELLS.
+    If ``cell`` is 0, it is the smallest power of two with which about ``cells`` cells suffice. Raises UsageError if the
+    map would have more than MAX_CELLS cells.
     """
     machine = heap.target.machine
     stretches = list(_whole(machine, _stretches(heap)))
@@ -100,7 +101,7 @@ def heap_map(heap: Heap, cell: int = 0, cells: int = CELLS) -> HeapMap:
 
 
 def _cuts(places: list[tuple[int, Drawn]], size: int) -> tuple[list[int], dict[int, tuple[int, Drawn]]]:
-    """Return where cells begin and end, and the place and area of each drawn cell by its number, from 1."""
+    """Return where cells begin and end, and the start and area of each drawn cell by its number, from 1."""
     cuts: list[int] = []
     drawn = {}
     for at, stretch in places:
@@ -117,7 +118,7 @@ def _group(stretch: Drawn, cells: list[Cell], known: bool, huge: int | None) -> 
 
 
 def _parts(sums: Sums, states: dict[LineId, str], known: bool) -> list[Part]:
-    """Return the sums by ledger line, those of all arenas together."""
+    """Return the bytes of each drawn ledger line; lines of single arenas are summed."""
     found = [(line, total(sums, line)) for line in sorted({_line_of(owner, states) for owner in sums})]
     return [
         Part(line, part.virtual, part.pages, part.resident if known else None, states.get(line)) for line, part in found
@@ -125,7 +126,10 @@ def _parts(sums: Sums, states: dict[LineId, str], known: bool) -> list[Part]:
 
 
 def _line_of(owner: LineId, states: dict[LineId, str]) -> LineId:
-    """Return the ledger line that is drawn: for allocators the part below the name, for all else the first level."""
+    """Return the ledger line that is drawn for an owner.
+
+    For an allocator it is the part below the allocator's name, for other memory the first level.
+    """
     first, *rest = owner.split(".")
     return LineId(".".join([first, *rest[: owner in states]]))
 
@@ -142,7 +146,7 @@ def _size_for(page: int, stretches: list[Drawn], cells: int) -> int:
 
 
 def _whole(machine: Machine, stretches: list[Drawn]) -> Iterator[Drawn]:
-    """Yield the areas by address, in whole pages. A page that two areas touch belongs to the first."""
+    """Yield the areas by address, in whole pages. A page with bytes of two areas belongs to the first."""
     at = 0
     for stretch in sorted(stretches, key=lambda stretch: stretch.start):
         start, end = max(at, machine.page_down(stretch.start)), machine.page_up(stretch.end)
@@ -163,7 +167,8 @@ def _stretches(heap: Heap) -> list[Drawn]:
 
 
 def _touched(heap: Heap, ranges: Ranges) -> Ranges:
-    """Return the parts of ``ranges`` that have pages, joined over short gaps; all of them if residency is unknown."""
+    """Return the parts of ``ranges`` that have pages, joined over gaps of at most MAX_GAP; all if residency is
+    unknown."""
     pages = heap.target.pages
     if pages is None:
         return ranges

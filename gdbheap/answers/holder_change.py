@@ -1,4 +1,4 @@
-"""Records of the changes of holders since an earlier snapshot."""
+"""The records of how holders changed since an earlier snapshot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ CHANGED: Change = "changed"
 
 @dataclass(frozen=True)
 class HolderChange:
-    """A holder of the first snapshot, the last one, or both."""
+    """A holder of the first snapshot, of the last one, or of both, and how it changed.
+
+    ``looks``: its bytes in each snapshot; ``counts``: its blocks, None where a snapshot lacks the holder. ``bytes`` and
+    ``count``: the change from the first snapshot to the last.
+    """
 
     path: str
     kind: str
@@ -32,7 +36,7 @@ class HolderChange:
 
 @dataclass(frozen=True)
 class Since:
-    """The change since a snapshot."""
+    """The changes since an earlier snapshot, in bytes."""
 
     seconds: float
     rss: int | None

@@ -1,4 +1,4 @@
-"""Holders of blocks: the few nodes of the graph that have names, each with its node number."""
+"""Select the nodes of the graph that are named as holders of blocks: objects, modules and roots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from gdbheap.heap import Heap
 
 __all__ = ["Holder", "holders"]
 
-# More rows than this whose paths differ only in subscripts are items of a collection; the collection is the holder.
+# If more rows than this have paths that differ only in subscripts, they are items of a collection. The collection is
+# then the holder.
 MAX_ALIKE = 10
 ROOT = "root"
 
@@ -24,8 +25,8 @@ ROOT = "root"
 class Holder:
     """An object, a module or a root that holds blocks.
 
-    ``path``: for an object its path as Python, else in words; for a module (``type`` "module") its name; for a root
-    ("root") the name of a running frame or of data outside the heaps.
+    ``path``: for an object its path as a Python expression, otherwise in words; for a module (``type`` "module") its
+    name; for a root (``type`` "root") the name of a running frame or of data outside the heaps.
     """
 
     type: str
@@ -33,9 +34,9 @@ class Holder:
 
 
 def holders(heap: Heap, owners: Sequence[Kept]) -> list[tuple[Holder, int]]:
-    """Return the objects of ``owners``, the modules and the roots, each with its node; a module has two nodes.
+    """Return the objects of ``owners``, the modules and the roots, each with the number of its node.
 
-    Raises what reading the graph raises.
+    A module has two nodes: itself and its dict. Raises the errors of reading the graph.
     """
     references = heap.python.references
     found = {node: holder for holder, node in _objects(references, owners)}
@@ -49,7 +50,10 @@ def holders(heap: Heap, owners: Sequence[Kept]) -> list[tuple[Holder, int]]:
 
 
 def _objects(references: References, owners: Sequence[Kept]) -> Iterator[tuple[Holder, int]]:
-    """Yield the objects without items of collections and dicts of instances: an instance holds what its dict has."""
+    """Yield the objects of ``owners`` with their nodes, except items of collections and dicts of instances.
+
+    The dict of an instance is left out, because the instance retains the same.
+    """
     rows = [one for row in owners for one in (row, *row.inner)]
     shapes = [(row.type, None if row.path is None else alike(row.path)) for row in rows]
     counts = Counter(shapes)

@@ -1,7 +1,7 @@
-"""List the holes of the heap: where free memory is not returned to the kernel, and which blocks pin it.
+"""List the holes of the heap: free memory that is not returned to the kernel, and the blocks that pin it.
 
-A hole is a maximal run of free bytes among an allocator's blocks. The free end of a heap that grows there is not a
-hole.
+A hole is a maximal run of free bytes among an allocator's blocks. The free end of a heap, where the heap grows, is not
+a hole.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Hole:
-    """One hole. Its address is what malloc would return for its first chunk."""
+    """One hole. ``address``: the pointer that malloc would return for its first chunk."""
 
     address: int
     size: int
@@ -53,7 +53,8 @@ class Hole:
 
 @dataclass(frozen=True)
 class Holes:
-    """The answer of ``heap holes``, largest first. The sums cover all matching holes, also when the list is cut."""
+    """The answer of ``heap holes``, largest first. The sums count all holes of at least ``minimum`` bytes, even if rows
+    were cut."""
 
     sums: ClassVar[tuple[str, ...]] = ("bytes", "resident")
     rows: list[Hole]
@@ -71,9 +72,10 @@ class Holes:
 
 
 def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: int | None = None) -> Holes:
-    """Return every hole of at least ``minimum`` bytes, and whether ``request`` bytes would fit.
+    """Return the first ``top`` holes of at least ``minimum`` bytes, largest first.
 
-    Raises Unsupported if malloc is unknown, UsageError for a request that malloc refuses.
+    With ``request``, also return whether a request of that many bytes would fit. Raises Unsupported if malloc is
+    unknown, UsageError for a request that malloc refuses.
     """
     found = bare_holes(heap, minimum)
     residents = [hole.resident for hole in found]
@@ -96,7 +98,7 @@ def bare_holes(heap: Heap, minimum: int) -> list[Hole]:
 
 
 def with_paths(heap: Heap, answer: Holes, listed: Sequence[Hole]) -> Holes:
-    """Return the answer with paths to the neighbours of the holes in ``listed``. Reads all references."""
+    """Return the answer with the paths to the blocks next to the holes in ``listed``. All references are read."""
     found = ways(heap, beside(listed))
     wanted = {hole.address for hole in listed}
     named = [
@@ -107,7 +109,10 @@ def with_paths(heap: Heap, answer: Holes, listed: Sequence[Hole]) -> Holes:
 
 
 def with_makers(answer: Holes, made: Mapping[int, Made]) -> Holes:
-    """Return the answer with the recorded calls that allocated the neighbours, by the neighbours' addresses."""
+    """Return the answer with the recorded calls that allocated the blocks next to the holes.
+
+    ``made``: these calls by the addresses of the blocks.
+    """
     named = [_changed(hole, lambda one: replace(one, made=made.get(one.address))) for hole in answer.rows]
     return replace(answer, rows=named)
 
@@ -133,7 +138,7 @@ def _beside(block: _native.Block | None) -> Neighbour | None:
 
 
 def _resident(heap: Heap, start: int, end: int) -> int | None:
-    """Return the bytes of whole resident pages inside [start, end), which could be returned; None if unknown."""
+    """Return the bytes of the whole resident pages inside [start, end), which could be returned; None if unknown."""
     machine = heap.target.machine
     if heap.target.pages is None:
         return None
@@ -142,7 +147,7 @@ def _resident(heap: Heap, start: int, end: int) -> int | None:
 
 
 def _named(heap: Heap, found: list[Hole]) -> list[Hole]:
-    """Return the holes with descriptions of their neighbours in use."""
+    """Return the holes with descriptions of the blocks in use next to them."""
     blocks = [
         (neighbour.address, neighbour.size)
         for hole in found

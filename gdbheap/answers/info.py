@@ -17,13 +17,14 @@ ABORT = "abort"
 
 @dataclass(frozen=True)
 class Info:
-    """The answer of ``heap info``."""
+    """The answer of ``heap info``: the facts about a target."""
 
     rows: list[Fact]
 
 
 def info(heap: Heap) -> Info:
-    """Return every fact, the target's first. A part that cannot be read is a fact with its reason."""
+    """Return every fact, those about the target itself first. For a part that cannot be read, the fact has the
+    reason."""
     facts = [*_abort_facts(heap), *_target_facts(heap)]
     for name, ask in ((MALLOC.name, lambda: heap.malloc), ("Python", lambda: heap.python.objects)):
         try:
@@ -34,7 +35,7 @@ def info(heap: Heap) -> Info:
 
 
 def _abort_facts(heap: Heap) -> list[Fact]:
-    """Return the message with which glibc ended the process, if it did."""
+    """Return a fact with the message with which glibc ended the process; empty if it did not."""
     message = abort_message(heap)
     return [] if message is None else [Fact(ABORT, message, f"{MESSAGE} of the C library", None)]
 
@@ -46,7 +47,7 @@ def _runtime_facts(heap: Heap) -> list[Fact]:
 
 
 def _other_facts(heap: Heap) -> list[Fact]:
-    """Return a fact about an allocator other than the C library's, and whether it serves malloc."""
+    """Return a fact about an allocator other than the C library's, confirmed if the C library's is empty."""
     other = heap.other_allocator if heap.target.refusal is None else None
     if other is None:
         return []

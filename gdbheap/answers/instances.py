@@ -1,4 +1,4 @@
-"""List the objects of a type."""
+"""List the objects of Python types one by one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ ORDERS = ("together", "bytes", "buffers", "type", "address")
 
 @dataclass  # not frozen: there may be millions, and a frozen one takes three times as long to make
 class Instance:
-    """One live object. ``text`` is None if it adds nothing to the type, or the row is beyond MAX_TEXTS."""
+    """A live object. ``text`` is None if it would add nothing to the type, or if the row comes after the first
+    MAX_TEXTS."""
 
     address: int
     type: str
@@ -26,7 +27,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Instances:
-    """The answer of ``heap pyobjects --list``. The sums cover all matching objects, also when the list is cut."""
+    """The answer of ``heap pyobjects --list``. The sums count all matching objects, even if rows were cut."""
 
     sums: ClassVar[tuple[str, ...]] = ("own", "buffers")
     rows: list[Instance]
@@ -36,7 +37,7 @@ class Instances:
 
 
 def instances(heap: Heap, pattern: str | None, order: str = "together", top: int | None = None) -> Instances:
-    """Return the live objects of types that match ``pattern`` (None: all), the first ``top`` by one of ORDERS.
+    """Return the first ``top`` live objects of types that match ``pattern`` (None: all types), by one of ORDERS.
 
     Raises NotAPython or Unsupported.
     """

@@ -1,4 +1,4 @@
-"""Group memory by the line of Python that allocated it, in a program that runs tracemalloc."""
+"""Group memory by the line of Python code that allocated it, in a program that runs tracemalloc."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOT_TRACING = (
 
 @dataclass(frozen=True)
 class LineRow:
-    """A line ("FILE:LINE") and the blocks in use that it allocated."""
+    """A line of code ("FILE:LINE"), and the blocks in use that it allocated."""
 
     place: str
     count: int
@@ -30,9 +30,9 @@ class LineRow:
 
 @dataclass(frozen=True)
 class Lines:
-    """The answer of ``heap pyobjects --by=line``. The sums cover all lines.
+    """The answer of ``heap pyobjects --by=line``. The sums count all lines, even if rows were cut.
 
-    ``unreadable`` counts entries of tracemalloc's tables without a readable line.
+    ``unreadable``: the number of entries in tracemalloc's tables whose line cannot be read.
     """
 
     sums: ClassVar[tuple[str, ...]] = ("count", "bytes", "absent")
@@ -45,9 +45,9 @@ class Lines:
 
 
 def lines(heap: Heap, by_count: bool = False, top: int | None = None) -> Lines:
-    """Return what ``tracemalloc.take_snapshot().statistics("lineno")`` would: the first ``top`` lines, largest first.
+    """Return the same as ``tracemalloc.take_snapshot().statistics("lineno")``: the first ``top`` lines, largest first.
 
-    Raises NotAPython, or Unsupported if nothing is traced.
+    ``by_count``: those with the most blocks first. Raises NotAPython, or Unsupported if nothing is traced.
     """
     traces = heap.python.traces
     if not traces.tables:
@@ -73,7 +73,7 @@ def lines(heap: Heap, by_count: bool = False, top: int | None = None) -> Lines:
 
 
 def _absent(heap: Heap) -> Counter[tuple[str, int]]:
-    """Return how many bytes of the blocks of each line are not resident."""
+    """Return, for each line, how many bytes of the blocks that it allocated are not resident."""
     found = Counter[tuple[str, int]]()
     for block in absent_blocks(heap):
         known = traced(heap, block.address)

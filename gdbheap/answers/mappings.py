@@ -11,9 +11,9 @@ __all__ = ["MappingRow", "mappings"]
 
 @dataclass(frozen=True)
 class MappingRow:
-    """One mapping: [start, end), and its file or the kernel's name for it (``path``).
+    """One mapping [start, end). ``path``: its file, or the kernel's name for it.
 
-    ``resident`` and ``swapped`` are bytes, None if unknown.
+    ``resident`` and ``swapped``: bytes, None if unknown.
     """
 
     start: int
@@ -27,7 +27,7 @@ class MappingRow:
 
 
 def mappings(target: Target) -> list[MappingRow]:
-    """Return the mappings, ascending. Residency comes from smaps, else from pagemap."""
+    """Return the mappings, ascending. Residency comes from smaps, or from pagemap if smaps was not read."""
     rows, pages = [], target.pages
     for one in target.mappings:
         resident, swapped = one.rss, one.swap

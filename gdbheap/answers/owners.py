@@ -1,4 +1,4 @@
-"""List which variables and modules hold the memory in use."""
+"""List which variables, modules and other holders have the memory in use."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class Held:
-    """A used block, the object that owns it, and how that is reached.
+    """A block in use, the object that owns it, and how a root reaches it.
 
-    ``what``: an object's type, ``buffer``, the kind of a block of C code, or ``block``. ``path``: as Python or None;
-    ``chain``: in words.
+    ``what``: an object's type, ``buffer``, the kind of a block of C code, or ``block``. ``path``: the path as a Python
+    expression, or None. ``chain``: the path in words.
     """
 
     address: int
@@ -40,19 +40,19 @@ class Held:
 
 HOLDER, BLOCK, ARRAY, TYPE = "holder", "block", "array", "type"
 GROUPS = (HOLDER, BLOCK, ARRAY, TYPE, GLOBAL, THREAD)
-# The default minimum size when blocks are listed one by one.
+# The default minimum size if blocks are listed one by one.
 MIN_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class HeldTogether:
-    """The blocks that one ``root``, a holder, reaches by the shortest chains.
+    """The blocks of one holder (``root``): those that it reaches by a shorter chain than other holders.
 
-    With Python the root is a holder of ``shared_out.SharedOut`` (see there for ``kind``), and ``path`` leads to a
-    variable. Without Python it is a global with its object, what a thread or a mapping holds, or memory contexts (see
-    ``by_root``). ``what`` is the kind with the most bytes. ``address`` is that of the variable's object, and ``type``
-    the type of that object or of all ``variables`` that the row stands for. ``root`` and ``kind`` are None if blocks
-    are grouped regardless of their holder.
+    With Python, the holder is one of ``shared_out.SharedOut``, which also explains ``kind``, and ``path`` leads to a
+    variable. Without Python, it is a global with its loaded object, something that a thread or a mapping holds, or
+    memory contexts (see ``by_root``). ``what``: the kind of block that has the most bytes. ``address``: the variable's
+    object. ``type``: the type of that object, or the common type of all ``variables`` that the row stands for. ``root``
+    and ``kind`` are None if blocks are grouped without their holders.
     """
 
     keys: ClassVar[dict[str, str]] = {"root": "path", "path": "expression", "count": "blocks"}
@@ -78,11 +78,11 @@ class HeldTogether:
 
 @dataclass(frozen=True)
 class Owners:
-    """The answer of ``heap owners``, largest first. At most one of the lists has rows.
+    """The answer of ``heap owners``, largest first. Only one of ``owners``, ``groups`` and ``arrays`` can have rows.
 
-    ``count`` and ``bytes`` cover all blocks that are large enough and, in ``groups`` of a program without Python,
-    reachable from a root. Bytes of ``arrays`` are those of their values, each counted once, wherever these lie.
-    ``outside`` is 0 below a tenth of RSS.
+    ``count`` and ``bytes`` are of all blocks that are large enough; in ``groups`` of a program without Python, only of
+    those that a root reaches. Bytes of ``arrays`` are those of their values, each counted once, even outside the heap.
+    ``outside`` is 0 if it is below a tenth of RSS.
     """
 
     owners: list[Held]
@@ -100,7 +100,7 @@ class Owners:
     matching: int | None = None
 
     def as_document(self) -> OwnerRows:
-        """Return the document, with the one list that has rows."""
+        """Return the JSON document, with the one list that has rows."""
         rows: list[Held | HeldTogether | ArrayRow] = [*self.owners, *self.groups, *self.arrays]
         matching = self.count if self.matching is None else self.matching
         blocks = None if self.arrays else self.count
@@ -112,7 +112,8 @@ class Owners:
 
 @dataclass(frozen=True)
 class OwnerRows:
-    """The JSON document of ``heap owners``: holders; with --by=block blocks; with --by=array tables and arrays."""
+    """The JSON document of ``heap owners``. The rows are holders; with --by=block blocks; with --by=array tables and
+    arrays."""
 
     sums: ClassVar[tuple[str, ...]] = ("blocks", "bytes", "absent", "shared")
     rows: list[Held | HeldTogether | ArrayRow]
@@ -129,9 +130,10 @@ class OwnerRows:
 
 
 def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -> Owners:
-    """Group the blocks in use of at least ``minimum`` bytes by holder, or list them one by one (``by`` BLOCK).
+    """Return the blocks in use of at least ``minimum`` bytes by holder, or one by one if ``by`` is BLOCK.
 
-    The default ``minimum`` is MIN_BLOCK_BYTES one by one, else 0. Raises UsageError, or Unsupported.
+    The default ``minimum`` is MIN_BLOCK_BYTES if blocks are listed one by one, otherwise 0. Raises UsageError or
+    Unsupported.
     """
     if by == HOLDER and heap.is_python:
         if minimum is not None:
@@ -165,7 +167,7 @@ def _absent_of(heap: Heap, minimum: int) -> int:
 
 
 def held(paths: Paths, node: Node) -> Held:
-    """Return a block in use with its owner and the path to it."""
+    """Return the block of a node, with its owner and the path to it."""
     references = paths.references
     numbers = references.graph.chain(node.id)
     owner = references.owner_of(node.id)
@@ -203,7 +205,7 @@ def _together(heap: Heap, groups: list[HeldTogether], top: int | None) -> Owners
 
 
 def _with_share(heap: Heap, row: HeldTogether) -> HeldTogether:
-    """Add a row's resident bytes and their share of RSS, if residency is known."""
+    """Return the row with its resident bytes and their share of RSS, if residency is known."""
     if heap.target.pages is None or not heap.target.rss.bytes:
         return row
     resident = row.bytes - row.absent
@@ -211,9 +213,9 @@ def _with_share(heap: Heap, row: HeldTogether) -> HeldTogether:
 
 
 def _unproven(heap: Heap, *options: str) -> Owners:
-    """Return an answer without rows, for a program without Python with an incomplete graph.
+    """Return the answer without rows for a program without Python whose graph is incomplete.
 
-    Blocks of C code count no references, so no holder is proven while some references are unread.
+    C code does not count references, so no holder is proven while some references are unread.
     """
     nodes = heap.references
     return Owners([], 0, 0, not_examined=not_examined(nodes), next=finishing(heap, nodes, "owners", *options))
@@ -257,7 +259,8 @@ def _grouped(heap: Heap, minimum: int, top: int | None, by: str) -> Owners:
 
 
 def _key_of(paths: Paths, number: int, by: str) -> tuple[str | None, str | None, str | None] | None:
-    """Return the row of a block: its root's name and kind, and what the block is; None without a root."""
+    """Return the row to which a block belongs: its root's name and kind, and what the block is; None if no root reaches
+    it."""
     references = paths.references
     node, chain = references.node(number), references.graph.chain(number)
     root = references.node(chain[0]).root if chain else None

@@ -1,9 +1,9 @@
-"""Find the few blocks whose removal would free the most pages.
+"""Find small groups of blocks that keep many pages from being returned.
 
-A pin is a group of blocks that keeps at least twice its own bytes resident. It keeps the resident whole pages that
-would be returned, or become empty, only if the whole group were freed; pages that are returned anyway (see ``trim``) do
-not count. The allocator defines a group: the blocks of a page, or of an arena that is returned as a whole. No two
-groups share a block, so the bytes that several groups would free add up.
+A pin is a group of blocks that keeps at least twice its own bytes resident: resident whole pages that would be
+returned, or become empty, only if all blocks of the group were freed. Pages that are returned anyway (see ``trim``) do
+not count. The allocator defines the groups: the blocks of a page, or of an arena that is returned as a whole. No two
+groups share a block, so the bytes that several groups would free can be added.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ MAX_BLOCKS = 400_000
 MAX_MEMBERS = 1000
 MAX_KINDS_NAMED = 3
 MAX_PATHS_PER_GROUP = 20
-# The largest number of blocks of a kind whose holders are searched, and the largest graph for that (half a second).
+# The most blocks of a kind whose holders are searched, and the most blocks of a graph that is built for this (in half a
+# second).
 MAX_ASKED, MAX_GRAPH_BLOCKS = 32, 1_000_000
 FREE = Described(BlockKind(CACHED, look="free, in a thread's cache"))
 
 
 @dataclass(frozen=True)
 class Member:
-    """A block of a group. For an object, ``address`` is where its block starts."""
+    """A block of a group. ``address``: where the block starts, even if an object in it starts later."""
 
     address: int
     size: int
@@ -45,8 +46,11 @@ class Member:
 
 @dataclass(frozen=True)
 class Pin:
-    """A group of blocks, often of one. ``address`` is the first block's; ``path`` has the paths to them, equal ones
-    merged."""
+    """A group of blocks that pins memory; often a single block.
+
+    ``address``: the first block. ``path``: the paths to the blocks, equal paths merged. ``would_free``: the bytes that
+    freeing the group would free.
+    """
 
     address: int
     size: int
@@ -60,10 +64,11 @@ class Pin:
 
 @dataclass(frozen=True)
 class Kind:
-    """Blocks that are the same thing, over all described groups.
+    """The blocks of one kind in all described groups.
 
-    ``path``: the path to most of the blocks for which paths were read. ``holder``: for blocks of unknown contents, the
-    global or path that reaches most of the examined ones.
+    ``alone``: the number of groups that have only this kind. ``would_free``: the bytes that freeing these groups would
+    free. ``path``: the most frequent path, of the blocks for which paths were read. ``holder``: for blocks of unknown
+    contents, the global or path that reaches at least half of the examined blocks.
     """
 
     what: str
@@ -79,7 +84,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Sums:
-    """The totals of one allocator's pins."""
+    """The totals of one allocator's pins. ``described``: how many of its blocks are described."""
 
     allocator: str
     groups: int
@@ -93,7 +98,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class PinTotal:
-    """The totals of all matching pins."""
+    """The totals of all pins of at least the minimum size."""
 
     groups: int = 0
     blocks: int = 0
@@ -103,9 +108,9 @@ class PinTotal:
 
 @dataclass(frozen=True)
 class Pins:
-    """The answer of ``heap pins``, the group that keeps the most beyond its own bytes first.
+    """The answer of ``heap pins``. The group that keeps the most bytes beyond its own comes first.
 
-    The sums cover all matching pins, also when the list is cut.
+    The sums count all matching pins, even if rows were cut.
     """
 
     rows: list[Pin]
@@ -117,7 +122,7 @@ class Pins:
 
 
 def pins(heap: Heap, minimum: int | None = None, allocator: str | None = None) -> Pins:
-    """Return every pin that would free at least ``minimum`` bytes (None: a page), of one allocator or of all.
+    """Return every pin that would free at least ``minimum`` bytes (None: a page), for one allocator or for all (None).
 
     Raises Unsupported if malloc is unknown.
     """
@@ -139,7 +144,8 @@ def pins(heap: Heap, minimum: int | None = None, allocator: str | None = None) -
 
 
 def _with_holders(heap: Heap, kinds: list[Kind], members: Sequence[Member]) -> list[Kind]:
-    """Add holders to the kinds of unknown contents, if the graph of references can be built in little time."""
+    """Return the kinds; kinds of unknown contents get a holder if the graph of references can be built in little
+    time."""
     if heap.target.remote or heap.used_blocks > MAX_GRAPH_BLOCKS:
         return kinds
     unknown: dict[str, list[int]] = {}
@@ -165,9 +171,9 @@ def _holder(heap: Heap, addresses: Sequence[int]) -> str | None:
 
 
 def keeps(heap: Heap) -> int | None:
-    """Return what all pins together keep: the sum of ``would_free`` over ``Pins.sums``, without describing any.
+    """Return how many bytes all pins together keep from being returned, without describing any pin.
 
-    None if no allocator is known or residency is unknown.
+    It is the sum of ``would_free`` over ``Pins.sums``. None if no allocator is known or residency is unknown.
     """
     if heap.target.pages is None or not heap.allocators:
         return None
@@ -178,7 +184,7 @@ def keeps(heap: Heap) -> int | None:
 def with_paths(heap: Heap, answer: Pins, listed: Sequence[Pin]) -> Pins:
     """Return the answer with paths to the first MAX_PATHS_PER_GROUP blocks of each group in ``listed``.
 
-    Reads all references.
+    All references are read.
     """
     found = ways(heap, (member.address for pin in listed for member in pin.members[:MAX_PATHS_PER_GROUP]))
     places = {pin.address for pin in listed}
@@ -212,7 +218,7 @@ def _sums(of: Allocator, totals: PinTotals, described: int) -> Sums:
 
 
 def _members(rows: Sequence[tuple[Allocator, PinRow]]) -> list[list[MemberRow]]:
-    """Return the blocks of each group; empty for a group that would exceed MAX_BLOCKS blocks in all."""
+    """Return the blocks of each group. A group that would exceed MAX_BLOCKS blocks in total gets an empty list."""
     found: list[list[MemberRow]] = []
     left = MAX_BLOCKS
     for allocator, row in rows:
@@ -239,14 +245,14 @@ def _summary(members: list[Member]) -> str:
 
 
 def _counted(texts: list[str], count: int) -> str:
-    """Return how many of ``count`` things have the same text; things without a text count as others."""
+    """Return in words how many of ``count`` things have each text; things without a text count as others."""
     counts = Counter(texts).most_common(MAX_KINDS_NAMED)
     more = count - sum(number for _, number in counts)
     return ", ".join([*(f"{number:,} x {text}" for text, number in counts), *[f"{more:,} others"] * bool(more)])
 
 
 def _kinds(groups: Iterable[tuple[Pin, list[Member]]]) -> list[Kind]:
-    """Return the kinds of blocks in the groups: those that alone keep the most first."""
+    """Return the kinds of blocks in the groups. Kinds whose own groups would free the most come first."""
     rows: dict[tuple[str, str], tuple[int, int, int, int, int]] = {}
     for pin, members in groups:
         sizes: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""List what pymalloc holds in each size class, counted as ``sys._debugmallocstats()`` does."""
+"""List how many blocks each size class of pymalloc has, counted as ``sys._debugmallocstats()`` does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ MAX_BLOCKS_DESCRIBED = 20_000
 
 @dataclass(frozen=True)
 class PoolClass:
-    """One size class of pymalloc."""
+    """One size class of pymalloc.
+
+    ``size``: bytes of a block. ``arenas``: the number of arenas with blocks in use of this class. ``alone``: how many
+    of these have blocks in use only of this class, ``alone_blocks`` in number. ``told``: how many objects have a known
+    size; ``asked``: the bytes that these asked for; ``wasted``: the bytes of their blocks beyond that."""
 
     size: int
     pools: int
@@ -38,8 +42,8 @@ class PoolClass:
 
 @dataclass(frozen=True)
 class Fill:
-    """The arenas whose used bytes are at most ``percent`` of the arena, and more than the previous row's
-    ``percent``."""
+    """The arenas whose used bytes are at most ``percent`` of an arena, but more than the ``percent`` of the previous
+    row."""
 
     percent: int
     arenas: int
@@ -48,7 +52,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class ClassShare:
-    """The pools and used blocks of one size class in one arena."""
+    """The pools and the blocks in use of one size class in one arena."""
 
     size: int
     pools: int
@@ -57,7 +61,7 @@ class ClassShare:
 
 @dataclass(frozen=True)
 class Pin:
-    """Used blocks that are the same thing. ``address`` is the first block's."""
+    """The blocks in use in an arena that are the same thing. ``address``: the first of them."""
 
     what: str
     blocks: int
@@ -68,9 +72,9 @@ class Pin:
 
 @dataclass(frozen=True)
 class ArenaUse:
-    """An arena with used blocks, by size class.
+    """An arena with blocks in use, by size class.
 
-    With detail, ``pins`` lists what holds most of its bytes, among its first 20,000 blocks.
+    With details, ``pins`` lists what holds most of its bytes, judged by its first 20,000 blocks.
     """
 
     index: int
@@ -83,7 +87,7 @@ class ArenaUse:
 
 @dataclass(frozen=True)
 class InterpreterPools:
-    """The totals of an interpreter with its own pools."""
+    """The totals of an interpreter that has its own pools."""
 
     usedpools: int
     arenas: int
@@ -93,7 +97,7 @@ class InterpreterPools:
 
 @dataclass(frozen=True)
 class PageHeap:
-    """The mimalloc heaps of one purpose, summed over all threads."""
+    """All mimalloc heaps of one purpose, summed over the threads."""
 
     name: str
     page_count: int
@@ -125,8 +129,9 @@ class PoolTotal:
 
 @dataclass(frozen=True)
 class Pools:
-    """The answer of ``heap pools``. If mimalloc replaces pymalloc, the rows are its block sizes, and pools are its
-    pages."""
+    """The answer of ``heap pools``.
+
+    If mimalloc replaces pymalloc, the rows are mimalloc's block sizes, and ``pools`` counts its pages."""
 
     arena_size: int | None
     pool_size: int | None
@@ -143,7 +148,8 @@ class Pools:
 def pools(heap: Heap, detail: bool = False) -> Pools:
     """Return every size class that has pools, by size.
 
-    ``detail``: also what objects asked for, and which blocks pin arenas. Raises NotAPython or Unsupported.
+    ``detail``: also return how many bytes objects asked for, and which blocks pin arenas. Raises NotAPython or
+    Unsupported.
     """
     mimalloc = heap.find_allocator(MimallocAllocator)
     if mimalloc is not None:
@@ -196,7 +202,8 @@ def _interpreters(python: Pymalloc) -> list[InterpreterPools]:
 def _pool_class(
     row: _native.SizeClass, spread: _native.Spread | None, asked: dict[int, tuple[int, int, int]]
 ) -> PoolClass:
-    """Return a row; ``spread`` is None without arenas."""
+    """Return the row of a size class. ``spread``: in how many arenas it has blocks; None for an allocator without
+    arenas."""
     where = (0, 0, 0) if spread is None else (spread.arenas, spread.alone, spread.blocks_alone)
     wasted = asked.get(row.block_size, _unknown(asked))
     return PoolClass(row.block_size, row.groups, row.used, row.free, *where, *wasted)
@@ -207,7 +214,7 @@ def _unknown(asked: dict[int, tuple[int, int, int]]) -> Sequence[int | None]:
 
 
 def _asked(heap: Heap) -> dict[int, tuple[int, int, int]]:
-    """Return, for each size class, the objects with a known size, the bytes they asked for, and the bytes beyond
+    """Return, by size class, the number of objects with a known size, the bytes they asked for, and the bytes beyond
     that."""
     objects = heap.python.objects_or_none
     if objects is None:
@@ -222,7 +229,7 @@ def _use(row: _native.Occupied) -> ArenaUse:
 
 
 def _with_pins(heap: Heap, uses: list[ArenaUse]) -> list[ArenaUse]:
-    """Add to each arena the blocks that pin it; all blocks are described in one pass."""
+    """Return the arenas with the blocks that pin each of them. All blocks are described in one pass."""
     space, native = heap.target.space, heap.allocator(PymallocAllocator).pymalloc.pools
     members = [_native.used_blocks(space, native, use.address, MAX_BLOCKS_DESCRIBED) for use in uses]
     blocks = [[(member.address, member.size) for member in found] for found in members]
@@ -231,7 +238,8 @@ def _with_pins(heap: Heap, uses: list[ArenaUse]) -> list[ArenaUse]:
 
 
 def _pins(heap: Heap, blocks: list[tuple[int, int]], words: dict[int, Described]) -> list[Pin]:
-    """Return what holds the most bytes of an arena, with blocks merged that differ only in their owner's address."""
+    """Return what holds the most bytes of an arena. Blocks that differ only in the address of their owner are
+    merged."""
     alike: dict[str, list[tuple[int, int]]] = {}
     for block in blocks:
         alike.setdefault(words[block[0]].kind.text(), []).append(block)

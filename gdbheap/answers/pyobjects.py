@@ -1,4 +1,4 @@
-"""Sum the Python objects by type."""
+"""Count the Python objects and their bytes by type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class TypeRow:
-    """One type: its live objects, their own blocks, and the blocks that they own."""
+    """The live objects of one type. ``own``: the bytes of their own blocks; ``buffers``: of the blocks that they own.
+
+    ``bytes``: both. ``reached``: the part of ``buffers`` that they own only because they reach it. ``absent``: bytes
+    that are not resident. ``mapped``: memory that the objects mapped.
+    """
 
     type: str
     count: int
@@ -32,13 +36,13 @@ class TypeRow:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return ``content`` of a format 1 file, where ``bytes`` were those of the objects' own blocks."""
+        """Return ``content`` of a format 1 file, where ``bytes`` counted only the objects' own blocks."""
         return with_own_bytes(content)
 
 
 @dataclass(frozen=True)
 class Count:
-    """Sums over all types."""
+    """The sums over all types. The fields are those of a row."""
 
     count: int
     own: int
@@ -50,13 +54,13 @@ class Count:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return ``content`` of a format 1 file, changed as for a row."""
+        """Return ``content`` of a format 1 file, changed in the same way as a row."""
         return with_own_bytes(content)
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Blocks and their bytes."""
+    """A number of blocks, and their bytes."""
 
     count: int
     bytes: int
@@ -64,7 +68,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Root:
-    """Blocks that no object owns, grouped by what points to them: a library's static data, or the threads."""
+    """The blocks that no object owns and that one library's static data, or the threads, point to."""
 
     name: str
     count: int
@@ -73,7 +77,7 @@ class Root:
 
 @dataclass(frozen=True)
 class Unknown:
-    """An unidentified block in use, and what its bytes look like."""
+    """A block in use that was not identified, and what its bytes look like."""
 
     address: int
     size: int
@@ -87,12 +91,12 @@ class Unknown:
 
 @dataclass(frozen=True)
 class PyObjects:
-    """The answer of ``heap pyobjects``, largest first.
+    """The answer of ``heap pyobjects``, largest type first.
 
-    ``all_used`` covers all used blocks of pymalloc, CPython's mimalloc and glibc's malloc, and ``elsewhere``. It is the
-    sum of ``total`` (objects and buffers), ``free_lists``, ``interpreter``, ``roots``, ``unclassified`` (of pymalloc
-    and CPython's mimalloc) and ``other_chunks``. ``unidentified`` lists the largest blocks of the last two. Sizes in
-    ``elsewhere`` come from the objects' own fields.
+    ``all_used``: the blocks in use of pymalloc, CPython's mimalloc and glibc's malloc, and ``elsewhere``. It is the sum
+    of ``total`` (objects and buffers), ``free_lists``, ``interpreter``, ``roots``, ``unclassified`` (blocks of pymalloc
+    and CPython's mimalloc) and ``other_chunks``. ``unidentified``: the largest blocks of ``unclassified`` and
+    ``other_chunks``. ``elsewhere``: objects in memory that is not walked; their sizes come from their own fields.
     """
 
     rows: list[TypeRow]
@@ -118,9 +122,10 @@ TOTALS = ("count", "own", "buffers", "bytes", "reached", "absent", "mapped")
 
 
 def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFIED) -> PyObjects:
-    """Return a row for each type name that matches ``pattern``, and their total.
+    """Return a row for each type name that matches ``pattern``, and the total of these rows.
 
-    Lists at most ``most`` unidentified blocks, and never more than MAX_UNIDENTIFIED. Raises NotAPython or Unsupported.
+    At most ``most`` unidentified blocks are listed, and never more than MAX_UNIDENTIFIED. Raises NotAPython or
+    Unsupported.
     """
     names = heap.python.objects.names
     census = heap.python.owned_census
@@ -169,7 +174,7 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFI
 
 
 def _mapped(heap: Heap) -> Counter[str | None]:
-    """Return how many bytes the objects of each type mapped."""
+    """Return how many bytes of memory the objects of each type mapped."""
     sizes, found = {one.block: 0 for one in heap.python.mapped}, Counter[Optional[str]]()
     for one in heap.python.mapped:
         sizes[one.block] += one.size

@@ -1,4 +1,4 @@
-"""List what points to an object."""
+"""List what refers to an object."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class Referrer:
-    """An object, a frame or memory that points to the object. ``certain``: the reference is a known field."""
+    """An object, a frame or memory that refers to the object. ``certain``: the reference is in a known field."""
 
     address: int
     type: str
@@ -23,7 +23,7 @@ class Referrer:
 
 @dataclass(frozen=True)
 class Refs:
-    """The answer of ``heap refs``. ``count`` covers all referrers, also when --top cuts the list."""
+    """The answer of ``heap refs``. ``count`` is the number of all referrers, even if rows were cut."""
 
     address: int
     type: str
@@ -36,7 +36,7 @@ class Refs:
 def refs(heap: Heap, address: int, top: int | None) -> Refs:
     """Return what refers to the object whose block contains ``address``.
 
-    Raises UsageError if no block does, or Unsupported.
+    Raises UsageError if no block contains it; Unsupported.
     """
     references = heap.references
     node = find_node(heap, address, "refs")
@@ -50,7 +50,10 @@ def refs(heap: Heap, address: int, top: int | None) -> Refs:
 
 
 def holders_of(references: Nodes, node: Node) -> list[tuple[Node, bool]]:
-    """Return (holder, whether the reference is exact), exact ones first. A buffer is replaced by its owners."""
+    """Return what refers to a node, as (holder, whether the reference is exact), exact references first.
+
+    A holder that is a buffer is replaced by the buffer's owners.
+    """
     found: dict[int, bool] = {}
     sources = _sources(references, {node.id})
     nodes = {holder.id: holder for holder in references.nodes(list(sources))}
@@ -66,7 +69,7 @@ def holders_of(references: Nodes, node: Node) -> list[tuple[Node, bool]]:
 
 
 def _sources(references: Nodes, targets: set[int]) -> dict[int, bool]:
-    """Return the nodes that point to any of ``targets``, and whether one of their references is exact."""
+    """Return the nodes that refer to any of ``targets``, and whether at least one reference of each node is exact."""
     found: dict[int, bool] = {}
     for row in references.graph.referrers(targets):
         found[row.source] = found.get(row.source, False) or row.strength <= references.believed
@@ -74,7 +77,8 @@ def _sources(references: Nodes, targets: set[int]) -> dict[int, bool]:
 
 
 def _above(paths: Paths, holders: list[Node]) -> dict[int, str]:
-    """Return the edge to each holder that is a dict of names (an instance's, a module's), by the dict's number."""
+    """Return the edge to each holder that is a dict of names (an instance's or a module's), by the number of the
+    dict."""
     dicts = {holder.id: holder for holder in holders if holder.type and paths.type_name(holder) == "dict"}
     rows = paths.references.graph.referrers(set(dicts))
     sources = paths.references.nodes([row.source for row in rows])

@@ -1,4 +1,4 @@
-"""List the objects that would free the most memory if they were removed."""
+"""List the objects whose removal would free the most memory."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ from gdbheap.graph.roots import GLOBAL, THREAD, BlockRoot
 from gdbheap.heap import Heap
 
 OBJECT, TYPE, MODULE = "object", "type", "module"
-# The possible groupings, with Python and without.
+# The possible groupings, for programs with Python and for programs without.
 OF_OBJECTS, OF_BLOCKS = (OBJECT, TYPE, MODULE), (OBJECT, TYPE, GLOBAL, THREAD)
 GROUPS = tuple(dict.fromkeys([*OF_OBJECTS, *OF_BLOCKS]))
-# Objects with several holders get one row for each type from this count and size on; larger objects have their own
-# rows. At most MAX_TOGETHER rows.
+# Objects of one type that have several holders share a row, if they have this count and this size at least; larger
+# objects have their own rows. There are at most MAX_TOGETHER such rows.
 MIN_COUNT_TOGETHER, MIN_BYTES_TOGETHER, MAX_TOGETHER = 10, 64 << 10, 1000
-# The largest numbers of examples of a row whose referrers are read, of paths for each example, and of named holders. A
-# named holder holds at least MIN_AGREEING examples, as the holder of one example need not hold all.
+# The most examples of a row whose referrers are read, the most paths that are read for an example, and the most holders
+# that are named. A named holder holds at least MIN_AGREEING examples: the holder of one example need not hold all.
 MAX_EXAMPLES, MAX_PATHS_OF_EXAMPLE, MAX_HOLDERS, MIN_AGREEING = 12, 8, 5, 2
 MAX_BUFFERS = 8
-# In a long chain of objects that retain the same, only the objects at both ends get names.
+# In a chain of objects that retain the same, only the first and the last MAX_OF_CHAIN objects get names.
 MAX_OF_CHAIN = 8
 LOCAL = "local variable "
 UNDER = absent_under, shared_under
-# Rows without an address whose ``chain`` is a name.
+# The types of rows that have no address and whose ``chain`` is a name.
 NAMED_BY_WORDS = (GLOBAL, MEMORY, MODULE)
 
 
 Rows = Callable[[Optional[int]], "tuple[list[Kept], int]"]
-"""A function from a limit to the first rows of a grouping, and the number of all its rows."""
+"""A function that maps a limit to the first rows of a grouping and the number of all its rows."""
 
 
 @dataclass(frozen=True)
 class EqualObject:
-    """An object that retains the same as the object of its row, to within a hundredth."""
+    """An object that retains the same bytes as the object of its row, to within a hundredth."""
 
     address: int
     type: str
@@ -61,18 +61,19 @@ class EqualObject:
 
 @dataclass(frozen=True)
 class Kept:
-    """What would be free (``retained``) without one or several objects.
+    """What would be freed (``retained``) by the removal of one or several objects.
 
     A row is an object (``address``), all objects of a type, a module by its name with its dict, a global, or a thread.
-    Without Python a block stands for an object. ``path`` is how Python reaches an object, or None, and ``chain`` the
-    same in words, for the first MAX_PATHS objects.
+    In a program without Python, a block takes the place of an object. ``path``: how Python reaches the object, or None.
+    ``chain``: the same in words. Both exist only for the first MAX_PATHS objects.
 
-    Among objects, a row without an address has objects of one type that several others hold, none of which retains
-    them. Then ``other_holders`` are the paths of those that hold several of the examples; ``path`` leads to one example
-    and at least half of them; ``chain`` leads to that example alone. Other rows without an address are a library's
-    static variable (GLOBAL), its data (MEMORY), or the modules of one file; ``chain`` names them.
+    Among objects, a row without an address stands for objects of one type that several others hold, none of which
+    retains them. Of such a row some objects are examined. ``other_holders``: the paths of what holds several of these
+    examples. ``path``: a path that leads to one example and that at least half of the examples share. ``chain``: the
+    path to that one example. Other rows without an address are a library's static variable (GLOBAL), its data (MEMORY),
+    or the modules of one file; their ``chain`` is their name.
 
-    ``same`` is a chain of objects below this one that each retain what the one above does. Objects above this one in
+    ``same``: a chain of objects below the object that each retain the same as the one above. The objects above it in
     that chain have no name that source code can write.
     """
 
@@ -97,17 +98,17 @@ class Kept:
 
     @property
     def most(self) -> int:
-        """The largest number of bytes that may be free without the object."""
+        """The most bytes that the removal of the object may free."""
         return self.retained if self.at_most is None else self.at_most
 
     @property
     def inner(self) -> list[Kept]:
-        """The objects of ``same`` as rows."""
+        """The objects in ``same``, each as a row."""
         return [Kept(one.address, one.type, 1, self.own, self.retained, one.path, one.chain) for one in self.same]
 
     @property
     def innermost(self) -> Kept:
-        """The last object of the chain that has a name in Python; the last of all if none has."""
+        """The last object in the chain of ``same`` that has a name in Python; the last object of all if none has."""
         rows = [self, *self.inner]
         named = [row for row in rows if row.path is not None and not is_own_dict(row.path)]
         return named[-1] if named else rows[-1]
@@ -117,7 +118,8 @@ class Kept:
 class Retained:
     """The answer of ``heap retained``, largest first.
 
-    ``address``: the block whose retained set the rows show by type; None if the rows are the objects that retain most.
+    ``address``: the block whose retained bytes the rows show by type. None if the rows are the objects that retain the
+    most.
     """
 
     rows: list[Kept]
@@ -128,9 +130,9 @@ class Retained:
 
 
 def retained(heap: Heap, by: str, top: int | None) -> Retained:
-    """Return what retains most by object, type or module; without Python by object, type, global or thread.
+    """Return what retains the most, by object, type or module; without Python by object, type, global or thread.
 
-    Raises UsageError for another ``by``, or Unsupported.
+    Raises UsageError for another ``by``; Unsupported.
     """
     paths = heap.paths
     is_of_objects = isinstance(paths, ObjectPaths)
@@ -171,9 +173,9 @@ def _sorted(rows: Iterable[Kept], top: int | None) -> list[Kept]:
 
 
 def _unfinished(heap: Heap, by: str, rows: list[Kept], top: int | None) -> Retained:
-    """Return the answer for an incomplete graph: objects proven to retain something, and the rest in bytes.
+    """Return the answer for an incomplete graph: objects that certainly retain something, and the bytes not examined.
 
-    The retained size of a group cannot be proven.
+    The retained size of a type or other group cannot be proven.
     """
     kept = _with_absent(heap, _sorted((row for row in rows if row.address is not None), top), OBJECT)
     options = [] if by == OBJECT else [f"--by={by}"]
@@ -182,7 +184,7 @@ def _unfinished(heap: Heap, by: str, rows: list[Kept], top: int | None) -> Retai
 
 
 def _small_views(heap: Heap) -> list[Kept]:
-    """Return a row for each type with several small views that alone keep large buffers."""
+    """Return a row for each type that has several small views which alone keep large buffers alive."""
     paths, rows = heap.python.paths, []
     for found in kept_by_views(heap, frames_of(heap)):
         if found.count > 1:
@@ -193,21 +195,21 @@ def _small_views(heap: Heap) -> list[Kept]:
 
 
 def _tables(heap: Heap) -> list[int]:
-    """Return the nodes of tracemalloc's tables, if they may be large enough for a row."""
+    """Return the nodes of tracemalloc's tables; empty if these are too small for a row."""
     graph = heap.references.graph
     found = (graph.find(address) for address in trace_tables(heap))
     return [number for number in found if number is not None]
 
 
 def _traces(heap: Heap) -> list[Kept]:
-    """Return a row for tracemalloc's own tables, if these retain enough."""
+    """Return a row for tracemalloc's own tables if they retain enough; otherwise an empty list."""
     graph, tables = heap.references.graph, _tables(heap)
     (size,) = graph.retained_together([tables]) if tables else [0]
     return [Kept(None, MEMORY, 1, 0, size, None, TRACEMALLOC)] if size >= MIN_BYTES_TOGETHER else []
 
 
 def _with_absent(heap: Heap, rows: list[Kept], by: str) -> list[Kept]:
-    """Add to each row how many of its retained bytes are not resident or are shared mappings."""
+    """Return the rows, each with how many of its retained bytes are not resident and how many are shared mappings."""
     references, paths = heap.references, heap.paths
     if by == TYPE:
         found, mapped = (under(heap, lambda number: paths.type_name(references.node(number))) for under in UNDER)
@@ -222,14 +224,14 @@ def _with_absent(heap: Heap, rows: list[Kept], by: str) -> list[Kept]:
 
 
 def _numbers_of_objects(heap: Heap, rows: list[Kept]) -> dict[int, int | str]:
-    """Return the address of each row that has one, by its node."""
+    """Return the addresses of the rows, by their nodes. Rows without an address are left out."""
     graph = heap.references.graph
     found = {graph.find(row.address): row.address for row in rows if row.address is not None}
     return {number: address for number, address in found.items() if number is not None}
 
 
 def _numbers(heap: Heap, rows: list[Kept], by: str) -> Iterator[tuple[int, int | str]]:
-    """Yield the nodes that rows stand for, each with the row's address or its words."""
+    """Yield the nodes that each row stands for, with the address of the row or, if it has none, with its name."""
     yield from _numbers_of_objects(heap, rows).items()
     paths, words = heap.python.paths, {row.chain for row in rows if row.address is None and row.type in NAMED_BY_WORDS}
     if by == MODULE:
@@ -254,9 +256,9 @@ def _root_name(node: Node, kind: str) -> str | None:
 
 
 def retained_set(heap: Heap, address: int) -> Retained:
-    """Return what would be free without the block that contains ``address``, by type, itself included.
+    """Return what would be freed with the block that contains ``address``, by type; the block itself is included.
 
-    Raises UsageError without a block, or Unsupported.
+    Raises UsageError if no block contains ``address``; Unsupported.
     """
     node, paths = find_node(heap, address, "retained"), heap.paths
     rows = [
@@ -298,13 +300,13 @@ def _kinds(paths: Paths, top: int | None) -> list[Kept]:
 
 
 def _roots(paths: Paths, kind: str) -> list[Kept]:
-    """Return the rows of globals, or of threads with all their roots."""
+    """Return the rows of globals, or of threads, each with all its roots."""
     references = paths.references
     sets: dict[str, list[int]] = defaultdict(list)
     for number, root in enumerate(references.roots, references.first_root):
         if isinstance(root, BlockRoot) and root.kind == kind:
             sets[_root_name(references.node(number), kind) or root.name].append(number)
-    # Nothing points to a root, so a name with one root retains what that root does.
+    # Nothing points to a root, so a name that has only one root retains what the root retains.
     single = {name: numbers[0] for name, numbers in sets.items() if len(numbers) == 1}
     sizes = dict(zip(single, references.graph.retained(list(single.values()))))
     several = {name: numbers for name, numbers in sets.items() if len(numbers) > 1}
@@ -313,9 +315,10 @@ def _roots(paths: Paths, kind: str) -> list[Kept]:
 
 
 def _objects(paths: ObjectPaths, top: int | None) -> tuple[list[Kept], int]:
-    """Return the rows of objects, data of libraries, modules of one file, and objects with several holders.
+    """Return the rows of objects, of libraries' data, of modules of one file, and of objects with several holders.
 
-    Modules and their dicts have no rows here (``_modules`` lists them), so nothing is merged into them.
+    Also return the number of all such rows. Modules and their dicts have no rows here (``_modules`` lists them), so no
+    other row is merged into theirs.
     """
     without = _of_modules(paths.references)
     every = _top(paths, without, None)
@@ -337,9 +340,9 @@ def _objects(paths: ObjectPaths, top: int | None) -> tuple[list[Kept], int]:
 
 
 def _top(paths: ObjectPaths, without: set[int], top: int | None) -> list[NodeBytes]:
-    """Return the objects that get rows.
+    """Return the objects that have their own rows.
 
-    An instance's dict is a part of the instance, so dicts inside it do not count as nested.
+    The dict of an instance is a part of the instance, so it does not count as an object inside the instance.
     """
     graph = paths.references.graph
     found = graph.top_retained(top, without, without, MIN_BYTES_TOGETHER)
@@ -348,7 +351,7 @@ def _top(paths: ObjectPaths, without: set[int], top: int | None) -> list[NodeByt
 
 
 def top_objects(heap: Heap, top: int) -> list[NodeBytes]:
-    """Return the objects, or blocks, of the first ``top`` rows of ``heap retained``."""
+    """Return the objects of the first ``top`` rows of ``heap retained``; in a program without Python, the blocks."""
     paths = heap.paths
     if not isinstance(paths, ObjectPaths):
         return paths.references.graph.top_retained(top, set(), set(), MIN_BYTES_TOGETHER)
@@ -356,14 +359,18 @@ def top_objects(heap: Heap, top: int) -> list[NodeBytes]:
 
 
 class _Chains:
-    """Chains of objects that retain the same as the head of their row, and the name of each row."""
+    """The chains of objects that retain the same as the first object of a row.
+
+    ``heads``: the first objects of the rows.
+    """
 
     def __init__(self, paths: ObjectPaths, heads: list[int]) -> None:
         self._paths, self._graph = paths, paths.references.graph
         self._ends = self._graph.innermost_equal(heads)
 
     def row(self, place: int, head: Node, retained: int) -> Kept:
-        """Return the row of the chain at ``place``, under the first name that source code can write."""
+        """Return the row of the chain at ``place``: the first object in it that source code can name stands for the
+        chain."""
         chain = [(node, self._path(node)) for node in self._members(head, self._ends[place])]
         first = next((at for at, (_node, path) in enumerate(chain) if _is_written(path)), 0)
         (node, path), below = chain[first], chain[first + 1 :]
@@ -374,7 +381,8 @@ class _Chains:
         return Kept(node.address, name, 1, node.size, retained, path.expression, words, same=same)
 
     def _members(self, head: Node, end: int) -> list[Node]:
-        """Return the objects from a head to the end of its chain; of a long chain those at both ends."""
+        """Return the objects from ``head`` to ``end``, the end of its chain; of a long chain only those at both
+        ends."""
         if end == head.id:
             return [head]
         chain = self._graph.dominator_chain(end)
@@ -387,7 +395,8 @@ class _Chains:
 
 
 def _is_written(path: Path) -> bool:
-    """Return whether source code can write the path: an expression other than an object's dict, or a local variable."""
+    """Return whether source code can write the path: as an expression that is not an object's dict, or a local
+    variable."""
     if path.expression is not None:
         return not is_own_dict(path.expression)
     return bool(path.steps) and LOCAL in path.steps[-1].edge
@@ -396,7 +405,7 @@ def _is_written(path: Path) -> bool:
 def _libraries(paths: ObjectPaths, rows: list[Kept]) -> Iterator[Kept]:
     """Yield the rows of libraries: static variables that retain much, and data.
 
-    The data of a library have a row if they keep blocks that no such variable and no object in ``rows`` retains.
+    The data of a library has a row if it keeps blocks that neither such a variable nor an object in ``rows`` retains.
     """
     graph = paths.references.graph
     below: dict[int, int] = defaultdict(int)
@@ -419,7 +428,7 @@ def _libraries(paths: ObjectPaths, rows: list[Kept]) -> Iterator[Kept]:
 
 
 def _libraries_of(paths: ObjectPaths) -> dict[int, PythonRoot]:
-    """Return the roots of libraries' data by their nodes."""
+    """Return the roots for libraries' data, by their nodes."""
     references = paths.references
     return {
         number: root for number, root in enumerate(references.roots, references.first_root) if root.phase == BY_OTHERS
@@ -427,14 +436,14 @@ def _libraries_of(paths: ObjectPaths) -> dict[int, PythonRoot]:
 
 
 def data_of(library: str) -> str:
-    """Return the name of a library's data."""
+    """Return the name of the row for a library's data."""
     return f"data of {library}"
 
 
 def _variables(paths: ObjectPaths) -> Iterator[tuple[int, LibraryVariable, tuple[int, ...]]]:
-    """Yield the static variables of libraries that hold at least MIN_BYTES_TOGETHER of blocks of C code.
+    """Yield the static variables of libraries that hold at least MIN_BYTES_TOGETHER in blocks of C code.
 
-    Each comes as the node of the library's data, the variable, and the nodes that it points to.
+    Each is a tuple (node of the library's data, variable, nodes to which the variable points).
     """
     references, graph = paths.references, paths.references.graph
     roots, met = set(_libraries_of(paths)), set[int]()
@@ -467,7 +476,7 @@ def _files(paths: ObjectPaths) -> Iterator[tuple[str, list[int]]]:
 
 
 def _several(paths: ObjectPaths, without: set[int], top: int | None) -> tuple[list[Kept], int]:
-    """Return rows of small objects by type that no single object keeps, such as items of two lists, and their
+    """Return the rows of small objects that no single object keeps, such as items of two lists, by type; and their
     number."""
     graph = paths.references.graph
     every = [
@@ -483,10 +492,10 @@ def _several(paths: ObjectPaths, without: set[int], top: int | None) -> tuple[li
 
 
 def _shared(paths: ObjectPaths, rows: list[Kept], without: set[int], top: int | None) -> tuple[list[Kept], set[int]]:
-    """Add to each row what it may free at most: blocks of C code that it owns and no object alone keeps.
+    """Return the rows, each with the most that its removal may free, and the nodes of all owners of shared blocks.
 
-    Returns the rows and the nodes of all owners of such blocks. Objects without a row get one. An owner is the
-    outermost object whose removal would free the block's own owner.
+    Shared blocks are blocks of C code that an object owns, but that no object alone keeps. An owner without a row gets
+    one. The owner is the outermost object whose removal would free the object that owns the block.
     """
     graph = paths.references.graph
     found = graph.shared_blocks(without, MIN_BYTES_TOGETHER, MAX_TOGETHER)
@@ -516,7 +525,7 @@ def _shared(paths: ObjectPaths, rows: list[Kept], without: set[int], top: int | 
 
 
 def _sources(paths: ObjectPaths, targets: set[int]) -> dict[int, list[int]]:
-    """Return some of the nodes that refer to each target, at most MAX_PATHS_OF_EXAMPLE."""
+    """Return some of the nodes that refer to each target: at most MAX_PATHS_OF_EXAMPLE of them."""
     sources: dict[int, set[int]] = defaultdict(set)
     for referrer in paths.references.graph.referrers(targets) if targets else []:
         sources[referrer.target].add(referrer.source)
@@ -524,7 +533,8 @@ def _sources(paths: ObjectPaths, targets: set[int]) -> dict[int, list[int]]:
 
 
 def _outermost(paths: ObjectPaths, owners: list[int], without: set[int]) -> list[int | None]:
-    """Return, for each owner, the outermost object, itself or above it, without which it would be unreachable."""
+    """Return, for each owner, the outermost object whose removal would make it unreachable; this may be the owner
+    itself."""
     references, graph = paths.references, paths.references.graph
     found: dict[int, int | None] = {}
     for owner in dict.fromkeys(owners):
@@ -535,9 +545,9 @@ def _outermost(paths: ObjectPaths, owners: list[int], without: set[int]) -> list
 
 
 def _common_way(paths: ObjectPaths, examples: list[int]) -> tuple[str | None, str]:
-    """Return the path to the last example without subscripts: as Python if at least half of the examples share it.
+    """Return the path to the last example, without subscripts: as a Python expression or None, and in words.
 
-    The second value is the same path in words.
+    The expression is None unless at least half of the examples share it.
     """
     ways = [paths.path(paths.references.graph.chain(number)) for number in examples]
     path = None if ways[-1].expression is None else alike(ways[-1].expression)
@@ -546,13 +556,13 @@ def _common_way(paths: ObjectPaths, examples: list[int]) -> tuple[str | None, st
 
 
 def _holders(paths: ObjectPaths, examples: list[list[int]]) -> list[list[str]]:
-    """Return the paths of what refers to each row's examples, without subscripts, the most frequent first."""
+    """Return, for each row, the paths of what refers to its examples, without subscripts, the most frequent first."""
     wanted = {number for numbers in examples for number in numbers}
     sources: dict[int, list[int]] = defaultdict(list)
     for referrer in paths.references.graph.referrers(wanted):
         sources[referrer.target].append(referrer.source)
-    # Thousands may refer to one object, such as frames to their function: only some referrers, evenly spread, are
-    # named.
+    # Thousands may refer to one object, such as frames to their function: only some referrers are named, evenly
+    # spread.
     names = {
         number: {_owner(paths, source, number) for source in sorted(some)[:: -(-len(some) // MAX_PATHS_OF_EXAMPLE)]}
         for number, some in sources.items()
@@ -561,9 +571,9 @@ def _holders(paths: ObjectPaths, examples: list[list[int]]) -> list[list[str]]:
 
 
 def _owner(paths: ObjectPaths, source: int, target: int) -> str | None:
-    """Return the path of what refers to ``target``, or of the owner of a buffer that does; None if unreachable.
+    """Return the path of a node that refers to ``target`` or, for a buffer, of the buffer's owner; None if unreachable.
 
-    For a root, return what it calls the reference.
+    For a root, return the root's name for the reference.
     """
     graph = paths.references.graph
     nodes = paths.references.nodes(graph.chain(source)[-MAX_BUFFERS:])
@@ -576,10 +586,10 @@ def _owner(paths: ObjectPaths, source: int, target: int) -> str | None:
 
 
 def _agreed(names: list[set[str | None]]) -> list[str]:
-    """Return the names that several examples share.
+    """Return the names that several examples share, the most frequent first.
 
-    Empty if most examples have none of these names or there are too many: objects held in many places have no holders
-    worth naming.
+    Empty if most examples have none of these names, or if there are more than MAX_HOLDERS of them: for objects held in
+    many places, no holder is worth a name.
     """
     counts = Counter(name for one in names for name in one if name is not None)
     most_first = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -608,7 +618,8 @@ def _types(paths: ObjectPaths, top: int | None) -> list[Kept]:
 
 
 def _modules(paths: ObjectPaths) -> list[Kept]:
-    """Return a row for each module with its dict: functions of other modules may hold one without the other."""
+    """Return a row for each module and its dict together, because functions of other modules may hold one of the two
+    alone."""
     references = paths.references
     found = list(modules(references))
     sizes = references.graph.retained_together([[module.id, names.id] for module, names, _name in found])

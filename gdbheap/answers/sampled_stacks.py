@@ -1,4 +1,4 @@
-"""Group the sampled blocks in use by allocation stack, if jemalloc samples (``MALLOC_CONF=prof:true``)."""
+"""Group sampled blocks in use by the stack that allocated them, if jemalloc samples (``MALLOC_CONF=prof:true``)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ NO_SAMPLES = (
 
 @dataclass(frozen=True)
 class SampledRow:
-    """A stack: its return addresses, innermost first, and its frames, outermost first.
+    """An allocating stack: its return addresses, innermost first, and its frames, outermost first.
 
-    ``address`` is that of its first block.
+    ``allocator_frames``: how many innermost frames are the allocator's. ``address``: the first block that it allocated.
+    ``likely_count`` and ``likely_bytes``: estimates for all blocks, sampled or not; None if unknown.
     """
 
     return_addresses: list[int]
@@ -39,7 +40,7 @@ class SampledRow:
 
 @dataclass(frozen=True)
 class SampledStacks:
-    """The answer of ``heap chunks --by=stack``. The sums cover all stacks."""
+    """The answer of ``heap chunks --by=stack``. The sums count all stacks, even if rows were cut."""
 
     sums: ClassVar[tuple[str, ...]] = ("count", "bytes", "likely_count", "likely_bytes")
     rows: list[SampledRow]
@@ -51,9 +52,9 @@ class SampledStacks:
 
 
 def sampled_stacks(heap: Heap, by_count: bool = False, top: int | None = None) -> SampledStacks:
-    """Return the first ``top`` stacks of sampled blocks in use, those with the most bytes (or blocks) first.
+    """Return the first ``top`` stacks of sampled blocks in use, those with the most bytes first.
 
-    Raises Unsupported if nothing is sampled.
+    ``by_count``: those with the most blocks first. Raises Unsupported if nothing is sampled.
     """
     found = heap.find_allocator(JemallocLibraries)
     rows = [] if found is None else list(found.samples)

@@ -38,17 +38,17 @@ from gdbheap.graph.roots import GLOBAL
 __all__ = ["NOBODY", "VARIABLE", "Part", "Shape", "SharedOut", "Wide", "share_out"]
 
 VARIABLE, NOBODY = "variable", "nobody"
-# A part of a variable gets its own row from 1/PART_SHARE of the bytes in use on.
+# A part of a variable has its own row if it has at least 1/PART_SHARE of the bytes in use.
 PART_SHARE = 20
 MAX_DEPTH = 5
 MAX_VARIABLES = 1000
 LOOKED_AT, MIN_STEPS = 200, 2
-# Kinds with many possible holders: the small ones are merged into one row, which names NAMED of them.
+# Kinds with many possible holders. The small holders of a kind are merged into one row, which names NAMED of them.
 MANY, NAMED = {PACKAGE: "packages", LIBRARY: "libraries"}, 4
 MAX_PARTS = 3
 MIN_OF_LIST = 8
-# The largest number of branches checked for whether they alone hold what hangs on them, and of nodes above each. A
-# branch alone holds it with all but one HELD_ALONE-th.
+# The most branches that are checked whether they alone hold the blocks below them, and the most nodes above each that
+# are tried. A branch counts as the only holder if it retains all but one HELD_ALONE-th of the bytes.
 MAX_ASKED, MAX_ABOVE, HELD_ALONE = 8, 6, 5
 OF_MODULE = re.compile(r"\Asys\.modules\['[^']*'\]")
 BUFFER, IDLE, OBJECT, HOLDS = "buffer", "idle", "object", " holds it"
@@ -67,9 +67,9 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Part:
-    """Blocks of one kind in a row: objects of a type with their buffers, or blocks of one size.
+    """The blocks of one kind in a row: objects of a type with their buffers, or blocks of one size.
 
-    ``bytes`` includes the blocks' headers.
+    ``bytes`` includes the headers of the blocks.
     """
 
     what: str
@@ -79,7 +79,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Wide:
-    """A column with its bytes as its library counts them; None if unknown."""
+    """A column of a table. ``bytes``: its bytes as its library counts them, None if unknown."""
 
     name: str | None
     dtype: str
@@ -88,10 +88,10 @@ class Wide:
 
 @dataclass(frozen=True)
 class Shape:
-    """The DataFrame, table or array that a variable is, in its library's words (python.columns).
+    """The DataFrame, table or array to which a variable refers, in the words of its library (python.columns).
 
-    ``columns`` are the largest, at most MAX_PARTS. Values that another row reaches by a shorter chain, or that lie in
-    memory that is not walked, are not among the row's bytes.
+    ``columns``: the largest columns, at most MAX_PARTS. The bytes of its row leave out values that another row reaches
+    by a shorter chain, and values in memory that is not walked.
     """
 
     what: str
@@ -106,14 +106,17 @@ class SharedOut:
     """The blocks of one holder.
 
     ``kind``: package, modules (of one file), standard library, interpreter, variable, frame, library, global (a static
-    variable of a library), thread, tracemalloc (its tables), or nobody. ``name``: for a variable its path as Python, or
-    in words; ``path``: as Python or None. ``parts``: the largest first, at most MAX_PARTS; in a row that stands for
-    several holders, one part for each. ``array``: the table or array that the variable is; None if it is none, or the
-    row has several variables. ``absent``: the part of ``bytes`` in large blocks that is not resident; ``shared``: the
-    part in shared mappings. ``address``: the variable's object; None for several variables and all other kinds.
-    ``way``: in words, the path from there to its largest block, if that is several steps away and among the LOOKED_AT
-    largest blocks of all; ``largest_block``: the address of that block. ``type``: the type of the variable's object, or
-    of all ``variables`` that differ only in subscripts (0 if the row has none).
+    variable of a library), thread, tracemalloc (its tables), or nobody. ``name``: for a variable its path, as a Python
+    expression or in words. ``path``: the path as a Python expression, or None. ``parts``: the largest kinds of blocks,
+    at most MAX_PARTS; in a row that stands for several holders, one part for each holder. ``array``: the table or array
+    to which the variable refers; None if it refers to none, or if the row has several variables.
+
+    ``absent``: the part of ``bytes`` that lies in large blocks and is not resident. ``shared``: the part in shared
+    mappings. ``address``: the variable's object; None for several variables and for all other kinds. ``largest_block``:
+    the address of the row's largest block, and ``way``: the path in words from the variable to it; both exist only if
+    the block is several steps away and among the LOOKED_AT largest blocks of all. ``variables``: the number of
+    variables in the row, which differ only in subscripts; 0 for other kinds. ``type``: the common type of the objects
+    of these variables, or None.
     """
 
     kind: str
@@ -140,13 +143,15 @@ def share_out(
     tables: Iterable[int] = (),
     others: Iterable[ContentHolder] = (),
 ) -> list[SharedOut]:
-    """Return all used blocks of a program with Python by holder, largest first; the rows add up to the bytes in use.
+    """Return all blocks in use of a program with Python by holder, largest first. The rows add up to the bytes in use.
 
-    A module, a class and a function count for the package in which they were written, and so do blocks reachable only
-    from there. A variable that holds much, with all that it reaches, has its own row. A block that two holders reach
-    counts for the one with the shorter chain. ``frames`` recognises DataFrames, tables and arrays, which are not
-    divided further; ``absent``: blocks that are not fully resident; ``shared``: shared mappings; ``tables``:
-    tracemalloc's; ``others``: holders besides Python. Raises Unsupported.
+    A module, a class and a function count for the package in which they were written; so do blocks that are reachable
+    only from these. A variable that holds much has its own row, with all that it reaches. A block that two holders
+    reach counts for the holder with the shorter chain.
+
+    ``frames``: recognises DataFrames, tables and arrays, which are not divided further. ``absent``: the blocks that are
+    not fully resident. ``shared``: the shared mappings. ``tables``: the addresses of tracemalloc's tables. ``others``:
+    holders that are not Python's. Raises Unsupported.
     """
     graph = paths.references.graph
     homes = Homes(paths.references)
@@ -214,7 +219,7 @@ def share_out(
 
 
 def _by_home(paths: ObjectPaths, homes: dict[int, Home], blocks: Iterable[BlockBytes]) -> Counter[Home]:
-    """Return the sum of the bytes of the blocks of each home."""
+    """Return, for each home, the sum of the bytes of its blocks in ``blocks``."""
     graph, found = paths.references.graph, Counter[Home]()
     for block in blocks:
         number = graph.find(block.address)
@@ -224,15 +229,15 @@ def _by_home(paths: ObjectPaths, homes: dict[int, Home], blocks: Iterable[BlockB
 
 
 def _only(types: set[str] | None) -> str | None:
-    """Return the type if there is exactly one; None for several and for none."""
+    """Return the type if there is exactly one and it is known; otherwise None."""
     return next(iter(types)) or None if types is not None and len(types) == 1 else None
 
 
 def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int]) -> dict[Home, tuple[str, int]]:
-    """Return, for each variable, the path from its node in ``ends`` to its largest block, and that block's address.
+    """Return, for each variable, the path in words from its node in ``ends`` to its largest block, and that block.
 
-    The path is in words. A table of the variable itself does not count as its largest block. Paths of at most MIN_STEPS
-    steps are left out.
+    Blocks are given by address. A table of the variable itself does not count as its largest block. Variables whose
+    path has at most MIN_STEPS steps are left out.
     """
     graph, found = paths.references.graph, dict[Home, tuple[str, int]]()
     seen: set[Home] = set()
@@ -254,7 +259,7 @@ def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int
 
 
 def _shape(paths: ObjectPaths, frames: Frames | None, number: int) -> Shape | None:
-    """Return the table or array that a node is; None if it is none."""
+    """Return the table or array that a node is; None if it is neither."""
     node = paths.references.node(number)
     what = frames.what(node.type) if frames is not None and node.type else None
     found = frames.read(node.address, what) if frames is not None and what is not None else None
@@ -273,11 +278,11 @@ def _size(column: Column) -> int:
 def _variables(
     paths: ObjectPaths, homes: Homes, minimum: int, part: int, frames: Frames | None, whole: set[int]
 ) -> Iterator[tuple[int, str, str | None, int | None]]:
-    """Yield (node, path in words, path as Python, end) of each variable with at least ``minimum`` bytes.
+    """Yield (node, path in words, path as a Python expression, end) for each variable with at least ``minimum`` bytes.
 
-    Blocks from the node on belong to the variable; ``end`` is the node where the paths end, or None for a library's
-    static variable, whose blocks are those of C code. Parts of a variable with at least ``part`` bytes follow, and
-    their parts in turn, but none of tables and arrays or below ``whole``.
+    All blocks below the node belong to the variable. ``end`` is the node to which the paths lead. It is None for a
+    static variable of a library, to which only blocks of C code belong. Parts of a variable with at least ``part``
+    bytes follow, and their parts in turn. Tables and arrays, and nodes in ``whole``, are not divided.
     """
     graph = paths.references.graph
     above = set(homes.seeds)
@@ -328,10 +333,10 @@ def _has_items(path: str | None) -> bool:
 
 
 def _keeper(paths: ObjectPaths, branch: Branch, chain: list[int], end: int, holder: int) -> int:
-    """Return the node to name for what hangs on ``end``, an item of a container.
+    """Return the node to name as the holder of what hangs on ``end``, an item of a container.
 
-    That is ``end`` itself, unless items share nearly all of it, as views of one buffer do. Then it is the first node
-    above that holds it alone, at most ``holder``.
+    It is ``end`` itself, unless several items share nearly all of that, as views of one buffer do. Then it is the first
+    node above ``end``, up to ``holder``, that alone holds it.
     """
     references, graph = paths.references, paths.references.graph
     way = list(dict.fromkeys([*chain[chain.index(holder) :], *branch.way]))
@@ -346,7 +351,7 @@ def _keeper(paths: ObjectPaths, branch: Branch, chain: list[int], end: int, hold
 
 
 def _of_like_objects(references: PythonNodes, number: int, sources: list[int]) -> bool:
-    """Return whether objects of the same type as the one above a node also refer to it, so that no one object holds
+    """Return whether other objects of the same type as a node's holder also refer to the node, so that none alone holds
     it."""
     chain = references.graph.chain(number)
     (above,) = references.nodes(chain[-2:-1]) if len(chain) > 1 else (None,)
@@ -362,23 +367,24 @@ def _first_frame(paths: ObjectPaths, frames: Frames | None, branch: Branch) -> i
 
 
 def _first_of_list(paths: ObjectPaths, branch: Branch) -> int | None:
-    """Return the first node of a linked list on a branch's path: MIN_OF_LIST objects of one type are on it."""
+    """Return the first node of a linked list on a branch's path: of a type that at least MIN_OF_LIST nodes on it
+    have."""
     nodes = [node for node in paths.references.nodes(branch.way) if node.type]
     counts = Counter(node.type for node in nodes)
     return next((node.id for node in nodes if counts[node.type] >= MIN_OF_LIST), None)
 
 
 def _named(paths: ObjectPaths, number: int) -> tuple[int, str, str | None]:
-    """Return the node with the path to it, in words and as Python."""
+    """Return the node, and the path to it in words and as a Python expression (None if there is none)."""
     path = paths.path(paths.references.graph.chain(number))
     return number, path.expression or in_words(path), path.expression
 
 
 def _deepest(paths: ObjectPaths, branch: Branch) -> tuple[int, str, str | None]:
-    """Return the last node on a branch's path that has a Python path, and that path.
+    """Return the last node on a branch's path that Python can name, and that path in words and as a Python expression.
 
-    Without one, the path is in words: to the branch's last node if its root is a running frame, else to its beginning,
-    below which are blocks of C code.
+    If there is none, the path is in words only. It leads to the branch's last node if the root is a running frame,
+    otherwise to the branch's first node, below which are blocks of C code.
     """
     references = paths.references
     nodes = [node for node in references.nodes(branch.way) if node.kind != BUFFER]
@@ -394,12 +400,13 @@ def _deepest(paths: ObjectPaths, branch: Branch) -> tuple[int, str, str | None]:
         if found is not None:
             return end, found, None
     words = in_words(paths.path(references.graph.chain(end)))
-    # C code keeps this in fields of unknown layout, such as a module's state.
+    # C code keeps the reference in fields of unknown layout, such as a module's state.
     return end, f"what {words[: -len(HOLDS)]} holds" if words.endswith(HOLDS) else words, None
 
 
 def _in_memory(paths: ObjectPaths, chain: list[int]) -> str | None:
-    """Name a library's memory by the last object on the path: only C structures follow it. None without an object."""
+    """Name memory of a library by the last object on the path to it; only C structures follow. None if no object is on
+    it."""
     nodes = paths.references.nodes(chain)
     last = next((place for place in reversed(range(len(nodes))) if nodes[place].kind == OBJECT), None)
     if last is None:
@@ -409,7 +416,7 @@ def _in_memory(paths: ObjectPaths, chain: list[int]) -> str | None:
 
 
 def _folded(rows: Iterable[SharedOut], minimum: int) -> Iterator[SharedOut]:
-    """Yield the rows, with small packages merged into one row, and small libraries into another."""
+    """Yield the rows, with the small packages merged into one row and the small libraries merged into another."""
     small: dict[str, list[SharedOut]] = {}
     for row in rows:
         if row.kind in MANY and row.bytes < minimum:

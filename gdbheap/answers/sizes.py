@@ -1,4 +1,4 @@
-"""Count used and free chunks by size."""
+"""Count the blocks in use and the free blocks by size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class SizeRow:
-    """The chunks of one exact size, headers included."""
+    """The chunks of one exact size, with headers. ``used`` and ``free``: bytes; ``used_count`` and ``free_count``:
+    chunks."""
 
     size: int
     used_count: int
@@ -25,7 +26,7 @@ class SizeRow:
 
 @dataclass(frozen=True)
 class SizeTotal:
-    """Sums over sizes."""
+    """The sums over several sizes."""
 
     used_count: int
     free_count: int
@@ -35,7 +36,7 @@ class SizeTotal:
 
 @dataclass(frozen=True)
 class SizeRange:
-    """The sizes in [start, end), end a power of two."""
+    """The chunks with sizes in [start, end), where ``end`` is a power of two."""
 
     start: int
     end: int
@@ -44,7 +45,11 @@ class SizeRange:
 
 @dataclass(frozen=True)
 class OtherSizeRow(SizeRow):
-    """The blocks of one size of another allocator, which have no headers."""
+    """The blocks of one size of an allocator other than glibc's. They have no headers.
+
+    ``groups``: the slabs, spans or pages with blocks of this size. ``asked``: bytes that the program asked for.
+    ``spare``: groups that packing the blocks would empty. ``freed``: bytes that packing would free. None if unknown.
+    """
 
     groups: int | None = None
     asked: int | None = None
@@ -54,7 +59,7 @@ class OtherSizeRow(SizeRow):
 
 @dataclass(frozen=True)
 class OtherSizes:
-    """The blocks of an allocator that replaces malloc, by its own sizes, ascending, with their sum."""
+    """The blocks of an allocator other than glibc's, by the allocator's own sizes, ascending, with their sum."""
 
     allocator: str
     title: str
@@ -67,7 +72,8 @@ class OtherSizes:
 
 @dataclass(frozen=True)
 class SizeOf:
-    """The blocks of one size of an allocator. ``module`` distinguishes several allocators of one kind."""
+    """The blocks of one size of an allocator. ``module``: the module that contains it, if there are several of its
+    kind."""
 
     allocator: str
     module: str | None
@@ -98,7 +104,7 @@ class AllSizesTotal:
 class AllSizes:
     """The JSON document of ``heap sizes``.
 
-    ``mapped_count``, ``top`` and ``overhead`` are None if malloc has no such thing.
+    ``mapped_count``, ``top`` and ``overhead`` are None if malloc is not glibc's.
     """
 
     rows: list[SizeOf]
@@ -110,11 +116,11 @@ class AllSizes:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The answer of ``heap sizes``, ascending.
+    """The answer of ``heap sizes``, by size, ascending.
 
-    Chunks in bins, fast bins and thread caches are free; mmapped chunks (``mapped`` of them) are used. ``total``,
-    ``top`` (top chunks) and ``overhead`` add up to all memory that malloc has: ``total.system`` of ``heap arenas``.
-    ``allocator`` names the allocator of ``sizes``, None if there are only ``others``.
+    Chunks in bins, fast bins and thread caches count as free, mmapped chunks (``mapped`` in number) as in use.
+    ``total``, ``top`` (top chunks) and ``overhead`` add up to all memory that malloc has: ``total.system`` of ``heap
+    arenas``. ``allocator``: the name of the allocator of ``sizes``, None if there are only ``others``.
     """
 
     sizes: list[SizeRow]
@@ -126,7 +132,7 @@ class Sizes:
     allocator: str | None = None
 
     def as_document(self) -> AllSizes:
-        """Return the document, with the sizes of all allocators in one list."""
+        """Return the JSON document, with the sizes of all allocators in one list."""
         own = [SizeOf(self.allocator or "", None, *vars(row).values()) for row in self.sizes]
         rows = own + [_size_of(found, row) for found in self.others for row in found.sizes]
         names = [field.name for field in fields(AllSizesTotal)][:4]
@@ -148,7 +154,7 @@ class Sizes:
 
 
 def sizes(heap: Heap) -> Sizes:
-    """Return a row for each exact size of used and free chunks. Raises Unsupported if malloc is unknown."""
+    """Return a row for each exact size of blocks in use and free blocks. Raises Unsupported if malloc is unknown."""
     others = [row for allocator in heap.standing_in for row in _others(allocator)]
     found = heap.malloc
     if not isinstance(found, GlibcAllocator):
@@ -173,7 +179,8 @@ def _size_of(found: OtherSizes, row: OtherSizeRow) -> SizeOf:
 
 
 def _others(allocator: Allocator) -> list[OtherSizes]:
-    """Return the table of an allocator, or one for each module that brings an allocator of this kind."""
+    """Return the table of an allocator's sizes; if several modules contain such an allocator, a table for each
+    module."""
     owners = allocator.owners()
     return [_of_one(allocator, index, owner) for index, owner in enumerate(owners)] or [_of_all(allocator)]
 

@@ -1,4 +1,4 @@
-"""Compare the process's own ``malloc_stats()`` with gdbheap's figures."""
+"""Compare what ``malloc_stats()`` prints in the process with gdbheap's own figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIGURE = re.compile(r"^(system|in use) bytes\s*=\s*(\d+)\s*$")
 
 @dataclass(frozen=True)
 class StatsRow:
-    """One figure of the process (``theirs``) and gdbheap's (``ours``), in bytes."""
+    """A figure in bytes, as the process states it (``theirs``) and as gdbheap does (``ours``)."""
 
     arena_name: str
     what: str
@@ -30,7 +30,7 @@ class StatsRow:
 
 @dataclass(frozen=True)
 class Stats:
-    """The answer of ``heap stats``: the text that the process printed, and each figure."""
+    """The answer of ``heap stats``: the text that ``malloc_stats()`` printed, and each figure."""
 
     text: str
     agrees: bool
@@ -38,7 +38,10 @@ class Stats:
 
 
 def compare(arenas: Arenas, text: str) -> Stats:
-    """Compare the output of ``malloc_stats`` with ``arenas``; it prints the low 32 bits of each figure."""
+    """Compare the figures in the output of ``malloc_stats`` with ``arenas``.
+
+    The output has only the low 32 bits of each figure.
+    """
     ours = {str(row.index): (row.system, row.in_use) for row in arenas.arenas}
     ours["total"] = (arenas.total.system, arenas.total.in_use)
     rows: list[StatsRow] = []

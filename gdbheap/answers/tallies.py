@@ -1,4 +1,4 @@
-"""Group the Python objects by size, length or module."""
+"""Group the Python objects by block size, by length, or by module."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BY_BLOCK = -1
 
 @dataclass(frozen=True)
 class TallyRow:
-    """Objects with the same key."""
+    """The objects with the same key: a size, a length or a module."""
 
     key: int | str
     count: int
@@ -28,9 +28,9 @@ class TallyRow:
 
 @dataclass(frozen=True)
 class Tallies:
-    """The answer of ``heap pyobjects --by=size``, ``length`` or ``module`` (``tally_of``).
+    """The answer of ``heap pyobjects`` with ``--by=size``, ``--by=length`` or ``--by=module`` (``tally_of``).
 
-    The sums cover all rows.
+    The sums count all rows, even if rows were cut.
     """
 
     sums: ClassVar[tuple[str, ...]] = ("count", "own", "absent")
@@ -43,10 +43,10 @@ class Tallies:
 
 
 def tallies(heap: Heap, by: str, pattern: str | None, by_count: bool = False, top: int | None = None) -> Tallies:
-    """Return the first ``top`` rows of the live objects of types that match ``pattern`` (None: all).
+    """Return the live objects of types that match ``pattern`` (None: all types), grouped; the first ``top`` groups.
 
-    They are grouped by the size of their block, by len(), or by their type's module. Objects without a length are in no
-    row of ``length``. Raises NotAPython, Unsupported, or UsageError if no matching type has a length.
+    ``by`` groups them by the size of their block, by len(), or by the module of their type. Objects without a length
+    are in no group of lengths. Raises NotAPython, Unsupported, or UsageError if no matching type has a length.
     """
     rows = _by_module(heap, pattern) if by == MODULE else _by_number(heap, by, pattern)
     rows.sort(key=lambda row: (-(row.count if by_count else row.own), str(row.key)))

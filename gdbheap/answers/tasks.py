@@ -1,4 +1,4 @@
-"""Group tasks, coroutines, generators and greenlets by where they wait."""
+"""Group asyncio tasks, coroutines, generators and greenlets by where they wait."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from gdbheap.layout.asyncio import task_layout
 
 KINDS = (TASK, *GENERATORS, GREENLET)
 IDLE = "idle"
-# The largest number of steps listed of a chain. One more step then counts the rest.
+# The most steps of a chain that are listed. If there are more, one further step counts them.
 MAX_CHAIN = 50
 
 
 @dataclass(frozen=True)
 class Step:
-    """One function in a chain of awaits, with the line where it waits."""
+    """A function in a chain of awaits, and the line at which it waits."""
 
     function: str
     file: str
@@ -41,11 +41,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Waiting:
-    """One task, or a coroutine, generator or greenlet that belongs to no task.
+    """A task; or a coroutine, generator or greenlet that belongs to no task.
 
-    ``state``: for a task pending, cancelled, finished or running; for others created, suspended, running or ended; idle
-    for a greenlet without a frame. ``bytes``: its own block and those of the coroutines and frames of its chain; blocks
-    that several chains share count for the first.
+    ``state``: for a task pending, cancelled, finished or running; for a greenlet suspended, or idle if it has no frame;
+    for others created, suspended, running or ended. ``waits``: its chain of awaits. ``waits_for``: the type of what the
+    last coroutine of the chain awaits. ``bytes``: its own block, and the blocks of the coroutines and frames of its
+    chain. A block that several chains share counts for the first.
     """
 
     address: int
@@ -60,17 +61,17 @@ class Waiting:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """A key that is equal for those that wait at the same place."""
+        """A key that is equal for all that wait at the same place."""
         return self.kind, self.type, self.state, self.waits, self.waits_for
 
 
 @dataclass(frozen=True)
 class Row:
-    """Tasks or others that wait at the same place.
+    """Tasks, coroutines, generators or greenlets that wait at the same place.
 
-    ``coroutine``, ``file`` and ``line`` describe the outermost step of the chain; ``address`` is the first one's.
-    ``retained`` is what would be free without all of them and the coroutines of their chains; others may hold these
-    too, such as the call that runs the event loop.
+    ``coroutine``, ``file`` and ``line``: the outermost step of the chain. ``address``: the first of them. ``retained``:
+    what would be freed if all of them and the coroutines of their chains were removed. Others may hold these too, such
+    as the call that runs the event loop.
     """
 
     kind: str
@@ -89,7 +90,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Tasks:
-    """The answer of ``heap tasks``: a row for each place of waiting, the most numerous first."""
+    """The answer of ``heap tasks``: a row for each place at which something waits. The largest number comes first."""
 
     sums: ClassVar[tuple[str, ...]] = ("count", "bytes")
     rows: list[Row]
@@ -101,7 +102,7 @@ class Tasks:
 
 @dataclass(frozen=True)
 class Listed:
-    """The answer of ``heap tasks --list``: the first ``--top`` of them; the other fields cover all."""
+    """The answer of ``heap tasks --list``: the first ``--top`` rows. The other fields count all rows."""
 
     sums: ClassVar[tuple[str, ...]] = ("bytes",)
     rows: list[Waiting]
@@ -112,7 +113,10 @@ class Listed:
 
 
 def tasks(heap: Heap, kinds: Sequence[str] = KINDS, retained: bool = False) -> Tasks:
-    """Group those of these kinds by where they wait. Raises NotAPython, or Unsupported."""
+    """Return the tasks, coroutines, generators or greenlets of these ``kinds``, grouped by where they wait.
+
+    ``retained``: also compute what each group retains. Raises NotAPython or Unsupported.
+    """
     finder, found = _find(heap, kinds)
     groups: dict[tuple[object, ...], list[Waiting]] = defaultdict(list)
     for one in found:
@@ -125,7 +129,10 @@ def tasks(heap: Heap, kinds: Sequence[str] = KINDS, retained: bool = False) -> T
 
 
 def listed(heap: Heap, kinds: Sequence[str] = KINDS, by_bytes: bool = False, top: int | None = None) -> Listed:
-    """Return each of these kinds, by address or the largest first. Raises NotAPython, or Unsupported."""
+    """Return the first ``top`` tasks, coroutines, generators or greenlets of these ``kinds``, by address.
+
+    ``by_bytes``: the largest first. Raises NotAPython or Unsupported.
+    """
     finder, found = _find(heap, kinds)
     contents = heap.disclosure.contents
     found.sort(key=lambda one: (-one.bytes if by_bytes else 0, one.address))
@@ -153,7 +160,7 @@ def _row(group: Sequence[Waiting]) -> Row:
 
 
 def _retained(heap: Heap, finder: _Finder, groups: Iterable[Sequence[Waiting]]) -> list[int]:
-    """Return what each group retains together with its chains of awaits."""
+    """Return how many bytes each group retains together with its chains of awaits."""
     graph = heap.python.references.graph
     found = [[graph.find(part) for one in group for part in finder.parts(one.address)] for group in groups]
     numbers = [[number for number in group if number is not None] for group in found]
@@ -161,7 +168,7 @@ def _retained(heap: Heap, finder: _Finder, groups: Iterable[Sequence[Waiting]]) 
 
 
 def _find(heap: Heap, kinds: Sequence[str]) -> tuple[_Finder, list[Waiting]]:
-    """Return those of these kinds, and the finder that found them."""
+    """Return the tasks, coroutines, generators or greenlets of these ``kinds``, and the finder that found them."""
     release = heap.python.objects.release
     if release.get("gen_qualname") is None:
         raise Unsupported(f"Python {release.text} has no asyncio: coroutines and tasks came with Python 3")
@@ -186,12 +193,13 @@ class _Finder:
         self._kinds = kinds
         self._rows = [(row.address, row.type_address) for row in rows if row.type_address in kinds]
         self._waiting = dict(self._suspended())
-        # By waiting object: the blocks that count for it, without its own block.
+        # The blocks that count for each waiting object, except its own block, by its address.
         self._parts: dict[int, list[int]] = {}
         self._by_frame = {one.frame: one.address for one in self._waiting.values() if one.frame}
         self._after = {address: self._next(one) for address, one in self._waiting.items()}
         self._steps: dict[int, Step] = {}
-        # By coroutine, once its chain was followed: the length of the chain from there, and what its last one awaits.
+        # For each coroutine whose chain was followed: the length of the chain from there, and what the chain's last
+        # coroutine awaits.
         self._ends: dict[int, tuple[int, int]] = {}
         self._counted: set[int] = set()
 
@@ -204,7 +212,8 @@ class _Finder:
                     self.unreadable += 1
 
     def all(self) -> Iterator[Waiting]:
-        """Yield tasks with their chains, then coroutines, generators and greenlets that are in no chain."""
+        """Yield the tasks with their chains, then the coroutines, generators and greenlets that are in no other
+        chain."""
         inner = set(self._after.values())
         for address, kind in self._rows:
             name, base = self._kinds[kind]
@@ -226,7 +235,8 @@ class _Finder:
                 yield self._made(address, kind, None, one.state, chain, awaits, size)
 
     def parts(self, address: int) -> list[int]:
-        """Return one that ``all()`` yielded, and the coroutines and frames of its chain."""
+        """Return the address of something that ``all()`` yielded, and those of the coroutines and frames of its
+        chain."""
         return [address, *self._parts.get(address, ())]
 
     def _task(self, address: int, kind: int, base: str) -> Task | None:
@@ -252,15 +262,15 @@ class _Finder:
         )
 
     def _next(self, one: Suspended) -> int:
-        """Return what a coroutine delegates to; if it runs, the one whose frame it has called."""
+        """Return the object to which a coroutine delegates; if it runs, the coroutine whose frame it has called."""
         if one.state == RUNNING:
             return self._by_frame.get(self._coroutines.inner_frame(one.frame), 0)
         return one.awaits
 
     def _chain(self, address: int, waiting: int) -> tuple[tuple[Step, ...], int, int]:
-        """Return the chain of awaits from a coroutine inwards, what its last one awaits, and bytes of blocks.
+        """Return the chain of awaits from a coroutine inwards, what its last coroutine awaits, and a number of bytes.
 
-        Only blocks that no other chain had count; they become parts of ``waiting``.
+        These are the bytes of the chain's blocks that were in no earlier chain; the blocks become parts of ``waiting``.
         """
         new = self._follow(address)
         blocks = [block for one in new for block in self._blocks(self._waiting[one])]
@@ -271,7 +281,7 @@ class _Finder:
         return self._told(address, length), awaits, sum(self._sizes.get(part, 0) for part in parts)
 
     def _follow(self, address: int) -> list[int]:
-        """Return the coroutines of a chain that no earlier chain had."""
+        """Return the coroutines of a chain that were in no earlier chain."""
         new: list[int] = []
         while address in self._waiting and address not in self._ends:
             # This value stays if the chain is a cycle.
@@ -286,7 +296,7 @@ class _Finder:
         return [one.address, one.frame] if one.apart else [one.address]
 
     def _told(self, address: int, length: int) -> tuple[Step, ...]:
-        """Return the first steps of a chain, with a last step that counts the rest."""
+        """Return the first MAX_CHAIN steps of a chain; a further step counts the remaining ones."""
         steps: list[Step] = []
         for _ in range(min(length, MAX_CHAIN)):
             if address not in self._steps:

@@ -1,4 +1,4 @@
-"""List the frames of the threads, with the sizes of their variables."""
+"""List the frames of the threads, with their variables and the sizes of these."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LOOPS = ("_PyEval_EvalFrameDefault", "PyEval_EvalFrameEx")
 
 @dataclass(frozen=True)
 class Variable:
-    """A local variable, or a value on the frame's stack (``name`` None): its object and bytes.
+    """A local variable of a frame, or a value on the frame's stack (``name`` None), with the object that it refers to.
 
-    ``size`` is that of the object's block and of the buffers that it owns.
+    ``size``: the bytes of the object's block and of the buffers that it owns.
     """
 
     name: str | None
@@ -36,8 +36,8 @@ class Variable:
 class Running:
     """A frame with its variables.
 
-    For C code ``file`` is "" and ``function`` is a name or a place in an object. ``retained``: the bytes that would be
-    free without the objects of its variables.
+    For C code, ``file`` is "" and ``function`` is a name or a place in a loaded object. ``retained``: the bytes that
+    would be freed if the objects of its variables were removed.
     """
 
     function: str
@@ -50,7 +50,7 @@ class Running:
 
 @dataclass(frozen=True)
 class PythonThread:
-    """A thread that runs Python, or any thread of a program without it; innermost frame first."""
+    """A thread that runs Python; in a program without Python, any thread. The innermost frame comes first."""
 
     tid: int | None
     name: str
@@ -60,14 +60,14 @@ class PythonThread:
 
 @dataclass(frozen=True)
 class Threads:
-    """The answer of ``heap threads``."""
+    """The answer of ``heap threads``: the threads with their frames."""
 
     rows: list[PythonThread]
 
 
 @dataclass(frozen=True)
 class Line:
-    """A Python function, its file, and the line that it executes; None if unknown."""
+    """A Python function, its file, and the line that it executes (None if unknown)."""
 
     function: str
     file: str
@@ -76,7 +76,7 @@ class Line:
 
 @dataclass(frozen=True)
 class ThreadLines:
-    """A thread that runs Python, as in PythonThread, with its lines, innermost frame first."""
+    """A thread that runs Python, with the line of each frame; the innermost frame comes first."""
 
     tid: int | None
     name: str
@@ -84,7 +84,7 @@ class ThreadLines:
 
 
 def thread_lines(heap: Heap) -> list[ThreadLines]:
-    """Return where the threads are, without what their frames hold, so that no references are followed.
+    """Return the functions and lines that the threads execute. Variables are not read and no references are followed.
 
     Raises NotAPython or Unsupported.
     """
@@ -101,8 +101,8 @@ def thread_lines(heap: Heap) -> list[ThreadLines]:
 def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
     """Return the threads with their frames.
 
-    ``values``: add texts of the variables. ``with_c``: add the frames of C code between them, as far as unwind tables
-    allow; in a program without Python all frames are C code's. Raises NotAPython or Unsupported.
+    ``values``: add texts of the variables. ``with_c``: add the frames of C code between them, as far as the unwind
+    tables allow. In a program without Python all frames are of C code. Raises NotAPython or Unsupported.
     """
     if with_c and not heap.is_python:
         return Threads([_of_c(heap, thread) for thread in heap.target.threads])
@@ -110,7 +110,7 @@ def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
     states = heap.python.interpreter.threads.states
     known: dict[int, Variable] = {}
     running = [_running(heap, references, frame, values, known) for state in states for frame in state.frames]
-    # All threads in one call, as each call walks the whole graph.
+    # The frames of all threads in one call, because each call walks the whole graph.
     retained = iter(_with_retained(references, running))
     found = []
     for state, kept in zip(states, _kept(references, states)):
@@ -123,7 +123,8 @@ def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
 
 
 def _with_retained(references: References, frames: list[Running]) -> list[Running]:
-    """Add to the frames what their variables retain, each alone and all together."""
+    """Return the frames with what each variable retains alone, and with what the variables of a frame retain
+    together."""
     graph = references.graph
     addresses = {variable.address for frame in frames for variable in frame.locals}
     numbers = {address: number for address in addresses if (number := graph.find(address)) is not None}
@@ -142,7 +143,7 @@ def _of_c(heap: Heap, thread: Thread) -> PythonThread:
 
 
 def _kept(references: References, states: Sequence[ThreadState]) -> list[int]:
-    """Return what only the frames of each thread keep, in bytes."""
+    """Return, for each thread, how many bytes only its frames keep alive."""
     numbers = {
         root.frame.address: number
         for number, root in enumerate(references.roots, references.first_root)
@@ -153,10 +154,10 @@ def _kept(references: References, states: Sequence[ThreadState]) -> list[int]:
 
 
 def _with_c(heap: Heap, state: ThreadState, frames: list[Running]) -> list[Running]:
-    """Add the frames of C code.
+    """Return the frames with the frames of C code added.
 
-    A call of the interpreter's loop stands for a Python frame that C called, and for those that this frame called from
-    Python. No frame of C is added if no call of the loop can be recognised by its name.
+    A call of the interpreter's loop is one Python frame that C code called, with the Python frames that this frame
+    called. If no call of the loop can be recognised by its name, no frame of C code is added.
     """
     stack = frames_of(heap.target, state.thread) if state.thread is not None else []
     if not any(_is_loop(frame.function) for frame in stack):
@@ -181,7 +182,8 @@ def _is_loop(function: str) -> bool:
 
 
 def _running(heap: Heap, references: References, frame: Frame, values: bool, known: dict[int, Variable]) -> Running:
-    """Return a frame with its variables. ``known`` caches the objects by address, as many frames may share them."""
+    """Return a frame with its variables. ``known`` caches variables by their object's address: frames may share
+    objects."""
     for local in frame.locals:
         if local.value not in known:
             known[local.value] = _variable(heap, references, local, values)

@@ -1,4 +1,4 @@
-"""Predict what ``malloc_trim()`` would return to the kernel, and compare with the result of a call."""
+"""Predict what ``malloc_trim()`` would return to the kernel, and compare the prediction with the result of a call."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MAX_PAD = LARGEST_SIZE
 
 
 def trim(heap: Heap, pad: int = 0) -> Trim:
-    """Predict what ``malloc_trim(pad)`` would return.
+    """Return what a call of ``malloc_trim(pad)`` would return to the kernel.
 
-    Raises Unsupported without glibc's malloc, or if another allocator serves instead.
+    Raises Unsupported if the target has no glibc malloc, or if another allocator serves instead of it.
     """
     found = heap.allocator(GlibcAllocator)
     other = heap.other_allocator
@@ -33,7 +33,8 @@ def trim(heap: Heap, pad: int = 0) -> Trim:
 
 
 def compared(asked: Trim, before: Heap, after: Target, released: bool) -> Trim:
-    """Return the prediction with the actual result: the target before and after the call."""
+    """Return the prediction with the actual result of a call. ``before`` and ``after``: the target before and after the
+    call."""
     sizes = _anonymous(before.target), _anonymous(after)
     arenas = [replace(arena, actual=_shrunk(before, after, arena.index)) for arena in asked.rows]
     actual = sizes[0] - sizes[1] if sizes[0] is not None and sizes[1] is not None else None
@@ -45,7 +46,7 @@ def _anonymous(target: Target) -> int | None:
 
 
 def _shrunk(before: Heap, after: Target, index: int) -> int | None:
-    """Return by how many bytes one arena's heaps shrank in resident memory; None if residency is unknown."""
+    """Return how many resident bytes fewer the heaps of one arena have after the call; None if residency is unknown."""
     old, new = before.target.pages, after.pages
     if old is None or new is None:
         return None

@@ -1,4 +1,4 @@
-"""List blocks in use that no root keeps alive."""
+"""List the blocks in use that no root reaches."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from gdbheap.heap import Heap
 CYCLES, LOST_REFERENCES, LOST_BLOCKS, DOUBTFUL = GROUPS = ("cycles", "lost_references", "lost_blocks", "doubtful")
 MAX_ADDRESSES = 1000
 MAX_CLOSINGS = 20
-# The largest number of a row's blocks whose contents are read, and the part of a size that may be the allocator's
-# header.
+# The most blocks of a row whose contents are read, and how many bytes of a block may be the allocator's header.
 ASKED = 32
 HEADER = 16
-# Kinds of cycles that words in C memory of unknown layout close.
+# The kinds of cycles that are closed by words in C memory of unknown layout.
 BY_WORDS = LIKELY, HIDDEN = "likely", "hidden"
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Objects of one type, or blocks of one size without a known type (None), that are not free for the same reason."""
+    """Objects of one type that are not freed for the same reason; if ``type`` is None, blocks of one size."""
 
     group: str
     type: str | None
@@ -43,9 +42,9 @@ class Lost:
 
 @dataclass(frozen=True)
 class Head:
-    """A lost block to which no other lost block points, or one block of a circle (``in_circle``).
+    """A lost block to which no other lost block points, or one block of a circle of lost blocks (``in_circle``).
 
-    ``count`` blocks, itself included, would be free with it.
+    ``count``: how many blocks would be freed with it, itself included.
     """
 
     address: int
@@ -60,7 +59,7 @@ class Head:
 
 @dataclass(frozen=True)
 class CycleSum:
-    """Objects and bytes of all cycles, of those that ``gc.collect()`` frees, and of those that it may free."""
+    """The objects and bytes of all cycles, of those that ``gc.collect()`` frees, and of those that it may free."""
 
     objects: int
     bytes: int
@@ -71,7 +70,7 @@ class CycleSum:
 
 @dataclass(frozen=True)
 class ObjectSum:
-    """The number of objects of one group, and their bytes with all that hangs on them."""
+    """The number of objects of one group, and their bytes, with all that hangs on them."""
 
     objects: int
     bytes: int
@@ -87,7 +86,8 @@ class BlockSum:
 
 @dataclass(frozen=True)
 class Closing:
-    """How a cycle is closed. ``bytes`` are those of all such cycles with what hangs on them."""
+    """The references that close a cycle. ``bytes``: the bytes of all cycles of this kind, with all that hangs on
+    them."""
 
     what: str
     count: int
@@ -97,7 +97,7 @@ class Closing:
 
 @dataclass(frozen=True)
 class LostTotal:
-    """The sums over all groups: objects, other blocks, and bytes."""
+    """The sums over all groups: objects, blocks that are no objects, and bytes."""
 
     objects: int
     blocks: int
@@ -106,7 +106,8 @@ class LostTotal:
 
 @dataclass(frozen=True)
 class Unreachable:
-    """The answer of ``heap unreachable``, by group, largest first. ``heads`` has rows only without Python."""
+    """The answer of ``heap unreachable``, by group, largest first. ``heads`` has rows only for a program without
+    Python."""
 
     rows: list[Lost]
     cycles: CycleSum
@@ -125,9 +126,9 @@ class Unreachable:
 
 
 def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
-    """Return what no root reaches, with at most ``listed`` addresses a row and ``listed`` heads.
+    """Return the blocks in use that no root reaches, with at most ``listed`` addresses for each row.
 
-    Raises Unsupported.
+    ``listed`` is also the most heads. Raises Unsupported.
     """
     found = _unreachable(heap, listed)
     objects, blocks = (found.cycles, found.lost_references), (found.lost_blocks, found.doubtful)
@@ -164,9 +165,10 @@ def _unreachable(heap: Heap, listed: int) -> Unreachable:
 
 
 def _absent(heap: Heap, rows: Sequence[_native.Lost], missing: Iterable[BlockBytes]) -> Counter[int]:
-    """Return how many bytes of each row are not resident, by the row's place.
+    """Return how many bytes of each row's blocks are not resident, by the place of the row.
 
-    ``missing`` has all blocks with such bytes. In rows with more blocks than are listed, only the listed ones count.
+    ``missing``: all blocks with bytes that are not resident. In a row with more blocks than addresses, only the listed
+    ones count.
     """
     places = {address: place for place, row in enumerate(rows) for address in row.addresses}
     graph, found = heap.references.graph, Counter[int]()
@@ -181,14 +183,15 @@ def _absent(heap: Heap, rows: Sequence[_native.Lost], missing: Iterable[BlockByt
 
 
 def _rank(row: Lost) -> tuple[int, str, int, str, list[int]]:
-    """Return a sort key within a group that no two rows share."""
+    """Return a sort key for rows of one group; no two rows have the same key."""
     return -row.bytes, row.type or "", row.size, row.why, row.addresses
 
 
 def _unfinished(heap: Heap, listed: int) -> Unreachable:
-    """Return the answer for an incomplete graph: objects whose counted references all come from one another.
+    """Return the answer for an incomplete graph: only objects to which no unread reference can point.
 
-    No unread reference can point to them. All other blocks that no root reaches count as not examined.
+    All references that these objects count come from one another. All other blocks that no root reaches count as not
+    examined.
     """
     references, texts = heap.references, CauseTexts(heap)
     raw = references.graph.unreachable(listed, collector_facts(heap))
@@ -244,7 +247,7 @@ def _blocks(rows: Sequence[Lost], group: str) -> BlockSum:
 
 
 def _closings(causes: Sequence[_native.Cause], found: Sequence[_native.Lost], texts: CauseTexts) -> list[Closing]:
-    """Return the cycles that hold the most."""
+    """Return how the cycles that hold the most bytes are closed."""
     sizes: Counter[int] = Counter()
     for row in found:
         sizes[row.cause] += row.bytes + row.buffers
@@ -254,7 +257,7 @@ def _closings(causes: Sequence[_native.Cause], found: Sequence[_native.Lost], te
 
 
 class _Contents:
-    """What blocks without a type look like; some blocks of each row, all examined in one pass."""
+    """What blocks without a type look like. Some blocks of each row are examined, all in one pass."""
 
     def __init__(self, heap: Heap, rows: Sequence[_native.Lost], heads: Sequence[_native.Head]) -> None:
         nameless = [(address, row.size) for row in rows if not row.type_address for address in row.addresses[:ASKED]]
@@ -263,12 +266,12 @@ class _Contents:
         self._known = dict(zip((address for address, _size in blocks), looks(heap, blocks)))
 
     def of_row(self, row: _native.Lost) -> str | None:
-        """Return what more than half of a row's examined blocks look like; None if they differ."""
+        """Return what more than half of the examined blocks of a row look like; None if they differ."""
         known = Counter(self._known[address] for address in row.addresses[:ASKED] if address in self._known)
         return next((look for look, count in known.items() if 2 * count > sum(known.values())), None)
 
     def of_head(self, head: _native.Head) -> str | None:
-        """Return what the block looks like; None if it has a type."""
+        """Return what the head's block looks like; None if it has a type."""
         return self._known.get(head.address)
 
 
@@ -277,6 +280,6 @@ def _type(heap: Heap, address: int) -> str | None:
 
 
 def _addresses(references: Nodes, blocks: list[int]) -> list[int]:
-    """Return the addresses of the objects in the blocks, or else of the blocks themselves."""
+    """Return the addresses of the objects in the blocks; for a block without an object, its own address."""
     numbers = [number for block in blocks if (number := references.graph.find(block)) is not None]
     return sorted(node.address for node in references.nodes(numbers))

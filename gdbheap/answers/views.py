@@ -1,4 +1,5 @@
-"""Find small objects that show a part of a large buffer and alone keep it: slices of arrays, memory views."""
+"""Find small objects that show a part of a large buffer and alone keep it alive, such as slices of arrays or
+memoryviews."""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ from gdbheap.targets.ranges import Ranges, joined
 
 __all__ = ["MIN_BUFFER", "SmallViews", "Window", "kept_by_views", "small_views", "windows"]
 
-# A buffer is kept for little from MIN_BUFFER bytes on, if at most 1/MAX_SHARE_SHOWN of it is shown.
+# A buffer counts if it has at least MIN_BUFFER bytes, of which at most 1/MAX_SHARE_SHOWN is shown.
 MIN_BUFFER, MAX_SHARE_SHOWN = 64 << 10, 4
 MOST_WINDOWS = 100_000
 MEMORYVIEW = "memoryview"
 # PyMemoryViewObject: view.buf and view.len (Objects/memoryobject.c).
 BUF, LEN, BUF_OF_2, LEN_OF_2 = 56, 72, 24, 40
-# The arrays of pandas tables are windows themselves.
+# pandas tables are not examined: the arrays in them are windows themselves.
 PANDAS = "pandas."
 Shown = tuple[str, int, Ranges]
 KINDS = (NDARRAY, SERIES, DATAFRAME, ARROW_ARRAY, CHUNKED_ARRAY, TABLE, RECORD_BATCH, TENSOR)
@@ -38,9 +39,9 @@ KINDS = (NDARRAY, SERIES, DATAFRAME, ARROW_ARRAY, CHUNKED_ARRAY, TABLE, RECORD_B
 
 @dataclass(frozen=True)
 class Window:
-    """An object at ``address`` that shows ``shown`` bytes, a small part of its large ``buffers``.
+    """An object at ``address`` that shows only ``shown`` bytes, a small part of its large ``buffers``.
 
-    ``buffers``: the first byte of each block in use, and its size.
+    ``buffers``: the size of each of them, a block in use, by the block's address.
     """
 
     address: int
@@ -51,12 +52,12 @@ class Window:
 
 @dataclass(frozen=True)
 class SmallViews:
-    """Objects of one ``type`` that alone keep large buffers.
+    """Objects of one ``type`` that alone keep large buffers alive but show only little of them.
 
-    ``count``: how many; ``shown``: the bytes of values that they show; ``kept``: what would be free without all of
-    them, of which ``absent`` bytes are not resident. ``address``: the one that keeps most; ``nodes``: their numbers in
-    the graph; ``views``: maps the address of each buffer to the number of objects that show a part of it, and the bytes
-    that they show.
+    ``count``: the number of objects. ``shown``: the bytes of values that they show. ``kept``: the bytes that would be
+    freed if all of them were removed; ``absent``: how many of these are not resident. ``address``: the object that
+    keeps the most. ``nodes``: the numbers of the objects in the graph. ``views``: maps the address of each buffer to
+    the number of its views and the number of bytes that they show.
     """
 
     type: str
@@ -70,7 +71,7 @@ class SmallViews:
 
 
 def windows(heap: Heap, frames: Frames, most: int = MOST_WINDOWS) -> Iterator[Window]:
-    """Yield the objects that show a small part of a large buffer in use; at most ``most`` objects are read."""
+    """Yield the objects that show only a small part of a large buffer in use. At most ``most`` objects are read."""
     for address, what in _instances(heap, frames, most):
         name, shown, spans = _memoryview(frames, address) if what == MEMORYVIEW else _frame(frames, address, what)
         buffers = _buffers(heap, shown, spans) if shown else {}
@@ -118,7 +119,7 @@ def _frame(frames: Frames, address: int, what: str) -> Shown:
 
 
 def _buffers(heap: Heap, shown: int, spans: Ranges) -> dict[int, int]:
-    """Return the blocks in use, with their sizes, that are large compared with what is shown of them."""
+    """Return {address: size} of the blocks in use that are large compared with ``shown``, the bytes shown of them."""
     blocks = [block for start, _end in spans if (block := heap.block_at(start)) is not None and block.state == "used"]
     sizes = {block.address: block.end - block.address for block in blocks}
     least = max(MIN_BUFFER, shown * MAX_SHARE_SHOWN)
@@ -126,9 +127,9 @@ def _buffers(heap: Heap, shown: int, spans: Ranges) -> dict[int, int]:
 
 
 def small_views(heap: Heap, found: Iterable[Window]) -> list[SmallViews]:
-    """Return the windows that alone keep buffers of which they show little, by type, the type that keeps most first.
+    """Return the windows in ``found`` that alone keep large buffers alive, by type, the type that keeps most first.
 
-    Builds the graph of references. Raises Unsupported.
+    This builds the graph of references. Raises Unsupported.
     """
     graph = heap.python.references.graph
     known = {window.address: (window, number) for window in found if (number := graph.find(window.address)) is not None}
@@ -158,12 +159,12 @@ class _Group:
 
     @property
     def is_kept_for_little(self) -> bool:
-        """Whether they retain a large buffer of which they show little."""
+        """Whether the windows retain a large buffer of which they show only little."""
         return self.kept >= max(MIN_BUFFER, self.shown * MAX_SHARE_SHOWN)
 
     @property
     def shown(self) -> int:
-        """The bytes of values that they show."""
+        """The bytes of values that the windows show."""
         return sum(window.shown for window in self.windows)
 
 
@@ -183,9 +184,9 @@ def _by_type(heap: Heap, groups: list[_Group]) -> list[SmallViews]:
 
 
 def _absent(heap: Heap, groups: list[_Group], types: dict[int, str]) -> Counter[str]:
-    """Return how many bytes that the windows of each type keep are not resident.
+    """Return how many of the bytes that the windows of each type keep are not resident.
 
-    Several windows may together keep a buffer that none of them keeps alone.
+    This includes buffers that several windows keep together and none of them keeps alone.
     """
     found = absent_under(heap, types.get)
     together = {block: group.windows[0].type for group in groups if len(group.nodes) > 1 for block in group.blocks}
@@ -196,6 +197,6 @@ def _absent(heap: Heap, groups: list[_Group], types: dict[int, str]) -> Counter[
 
 
 def kept_by_views(heap: Heap, frames: Frames, most: int = MOST_WINDOWS) -> list[SmallViews]:
-    """Return the small views of a target by type; empty if there are none. Raises Unsupported."""
+    """Return the small views of a target that alone keep large buffers alive, by type. Raises Unsupported."""
     found = list(windows(heap, frames, most))
     return small_views(heap, found) if found else []

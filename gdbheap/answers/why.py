@@ -1,4 +1,4 @@
-"""Show what keeps an object alive, from a root to the object."""
+"""Show what keeps an object alive, by the path from a root to the object."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from gdbheap.stacks import Made
 
 MAX_DOMINATORS = 2 * STEPS_AT_EACH_END
-"""The number of dominators read at each end of a long chain."""
+"""How many dominators are read at each end of a long chain."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """An object, its type, and the bytes that would be free without it."""
+    """An object, its type, and how many bytes its removal would free."""
 
     address: int
     type: str
@@ -32,7 +32,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class WhyStep(Step):
-    """A step of the chain. ``certain``: all references up to it are known."""
+    """A step of the chain. ``certain``: all references up to it are in known fields."""
 
     certain: bool
 
@@ -41,9 +41,9 @@ class WhyStep(Step):
 class Why:
     """The answer of ``heap why``: a shortest chain from a root to the object, and the object's dominators.
 
-    The chain uses known references if there are any. A long list of dominators is cut in the middle; buffers between
-    the listed ones count in ``dominator_count``. If some references could not be read, only proven dominators and
-    retained sizes are given.
+    The chain prefers references in known fields. A long list of dominators is cut in the middle; ``dominator_count``
+    counts all of them, and also buffers in the part that was cut. If some references could not be read, the answer has
+    only proven dominators and retained sizes.
     """
 
     address: int
@@ -66,7 +66,7 @@ class Why:
 def why(heap: Heap, address: int) -> Why:
     """Return what keeps the object alive whose block contains ``address``.
 
-    Raises UsageError if no block does, or Unsupported.
+    Raises UsageError if no block contains it; Unsupported.
     """
     references = heap.references
     node = find_node(heap, address, "why")
@@ -89,15 +89,15 @@ def why(heap: Heap, address: int) -> Why:
 
 
 def _is_certain(references: Nodes, address: int) -> bool:
-    """Return whether the references that reach a step are known. A root, where they begin, is certain."""
+    """Return whether all references up to a step are in known fields. A root, where they begin, is certain."""
     number = references.graph.find(address)
     return number is None or references.is_certain(number)
 
 
 def dominators_of(heap: Heap, node: Node) -> tuple[list[Holder], int]:
-    """Return the objects without any one of which the node would be free, and how many there are.
+    """Return the objects whose removal would each free the node, with their number.
 
-    A long list is cut to as many at one end as at the other.
+    A long list is cut in the middle, to the same number of objects at both ends.
     """
     graph, paths = heap.references.graph, heap.paths
     chain = graph.dominator_chain(node.id)
@@ -114,12 +114,12 @@ def dominators_of(heap: Heap, node: Node) -> tuple[list[Holder], int]:
 
 
 def _named(heap: Heap, numbers: Sequence[int]) -> list[Node]:
-    """Return the nodes without roots and without buffers, which are freed with their owners."""
+    """Return the nodes that are neither roots nor buffers: buffers are freed with their owners."""
     return [node for node in heap.references.nodes(numbers) if node.kind != "buffer" and node.root is None]
 
 
 def find_node(heap: Heap, address: int, noun: str) -> Node:
-    """Return the used block, or the static type, at ``address``. Raises UsageError if there is none."""
+    """Return the block in use, or the static type, that contains ``address``. Raises UsageError if there is none."""
     node = heap.references.find(address)
     if node is None:
         raise UsageError(f"heap {noun}: {address:#x} is in no block in use: 'heap at' says in what it is")

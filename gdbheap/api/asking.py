@@ -1,4 +1,4 @@
-"""The context of each question to the library: whether its answers and errors show contents of memory."""
+"""The context of each question to the library: it decides whether answers and errors show contents of memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["disclosing"]
 
 @contextmanager
 def disclosing(heaps: Sequence[Heap], no_text: bool) -> Iterator[None]:
-    """Within the block, let texts show contents unless ``no_text``; the errors that end it too."""
+    """Within the block, let texts and errors show contents, unless ``no_text`` is true."""
     for heap in heaps:
         heap.disclosure.contents = not no_text
     try:

@@ -23,8 +23,10 @@ MOST_SHOWN = 20
 
 @dataclass(frozen=True)
 class Change:
-    """The change of a ledger line, a type or a holder: by ``bytes``, from ``before`` to ``after``, and by ``count``
-    objects. ``state``: "new", "gone" or "changed"."""
+    """The change of a ledger line, a type or a holder.
+
+    ``bytes``: the change, from ``before`` to ``after``; ``count``: the change in the number of objects. ``state``:
+    "new", "gone" or "changed"."""
 
     name: str
     bytes: int | None
@@ -59,12 +61,12 @@ class Difference:
 
     @property
     def in_use(self) -> int | None:
-        """The growth of what is in use, in resident bytes."""
+        """The growth of memory in use, in resident bytes; None if unknown."""
         return self._found.in_use
 
     @property
     def free(self) -> int | None:
-        """The growth of what is free, in resident bytes."""
+        """The growth of free memory, in resident bytes; None if unknown."""
         return self._found.free
 
     @property
@@ -91,7 +93,7 @@ class Difference:
 
     @property
     def holders(self) -> Table[Change]:
-        """The holders that changed; empty if they are not known for each target."""
+        """The holders that changed; empty if the holders of one of the targets are unknown."""
         found = self._found.holders or []
         rows = (Change(row.path, row.bytes, row.looks[0], row.looks[-1], row.count, row.state) for row in found)
         return Table(rows, Change)
@@ -103,9 +105,9 @@ def diff(
     *more: Target | Heap,
     limit: Size | None = None,
 ) -> Difference:
-    """Compare two or more targets: paths of snapshots or cores, ids of processes, which are read now, or open heaps.
+    """Compare two or more targets: paths of snapshots or cores, ids of processes (which are read now), or open heaps.
 
-    ``limit``: also say when RSS will reach this size. Raises what ``open`` raises."""
+    ``limit``: also find out when RSS will reach this size. Raises what ``open`` raises."""
     with ExitStack() as held:
         heaps = [
             target if isinstance(target, Heap) else held.enter_context(open(target))
@@ -113,7 +115,7 @@ def diff(
         ]
         readings = [reading_of(heap) for heap in heaps]
         kept = [one.stored() for one in readings]
-        # If a snapshot has all blocks, read those of the other targets too.
+        # If a snapshot contains all blocks, read the blocks of the other targets too.
         with_blocks = any(look is not None and look.columns is not None for look in kept)
         looks: list[Look] = [look or one.look(with_blocks) for one, look in zip(readings, kept)]
     return Difference(differences.difference(looks, None if limit is None else size_of(limit)))

@@ -1,4 +1,4 @@
-"""Convert the records of answers to those of the library: the only place that knows both."""
+"""Convert the records of answers to those of the library. Only this module knows both."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ OBJECT = "object"
 
 
 def blocks_of(heap: Knows, rows: Iterable[chunks.Chunk]) -> list[Block]:
-    """Convert the blocks of a list; their descriptions are found together."""
+    """Convert a list of blocks. What they are is found out for all of them together, on first use."""
     rows = list(rows)
     described = Described(heap, [(row.address, row.size) for row in rows if row.state in IN_USE])
     return [Block(row.address, row.size, row.state, row.allocator, row.arena, heap, described) for row in rows]
 
 
 def block_of(heap: Knows, found: at.Block) -> Block:
-    """Convert a block."""
+    """Convert a block of the answers to the library's record."""
     used = [(found.address, found.size)] if found.state in IN_USE else []
     return Block(
         found.address, found.end - found.address, found.state, found.allocator, found.arena, heap, Described(heap, used)
@@ -62,12 +62,12 @@ def block_of(heap: Knows, found: at.Block) -> Block:
 
 
 def kind_of(found: describing.Described) -> Kind:
-    """Convert the description of a block."""
+    """Convert the description of what a block is."""
     return Kind(found.kind.role, str(found))
 
 
 def hole_of(found: holes.Hole) -> Hole:
-    """Convert a hole."""
+    """Convert a hole of the answers to the library's record."""
     before, after = (
         None if one is None else Neighbour(one.address, one.size, one.what) for one in (found.before, found.after)
     )
@@ -75,37 +75,37 @@ def hole_of(found: holes.Hole) -> Hole:
 
 
 def object_of(heap: Knows, found: at.Object) -> Object:
-    """Convert an object."""
+    """Convert an object of the answers to the library's record."""
     return Object(found.address, found.type, found.size, found.text, heap)
 
 
 def owner_of(found: at.At) -> Owner | None:
-    """Return the owner of a block; None if none is known."""
+    """Return the owner of a block; None if no owner is known."""
     if found.object is not None:
         return Owner(found.object.address, found.object.type, OBJECT)
     return None if found.owner is None else Owner(found.owner.address, found.owner.type, found.owner.what)
 
 
 def referrer_of(heap: Knows, found: refs.Referrer) -> Referrer:
-    """Convert a referrer of an object."""
+    """Convert a referrer of an object to the library's record."""
     return Referrer(found.address, found.type, found.edge, found.certain, heap)
 
 
 def holder_of(found: MainHolder) -> Holder:
-    """Convert a holder of the first page."""
+    """Convert a holder of the first page to the library's record."""
     return Holder(
         found.bytes, found.resident, found.share, found.path, found.what, found.count, found.kind, found.address
     )
 
 
 def owner_row_of(found: HeldTogether) -> Holder:
-    """Convert a holder of the list of all owners; its path is empty if the blocks have no known holder."""
+    """Convert a row of the list of all holders; its path is empty if the blocks have no known holder."""
     path, kind = found.root or "", found.kind or ""
     return Holder(found.bytes, found.resident, found.share, path, found.what, found.count, kind, found.address)
 
 
 def findings_of(found: Iterable[Found]) -> list[Finding]:
-    """Convert findings, with their texts as far as an older snapshot has the data for them."""
+    """Convert findings, and add their texts; an older snapshot may lack the data for these."""
     rows = []
     for one in found:
         text, advice = words_of(one)
@@ -115,7 +115,7 @@ def findings_of(found: Iterable[Found]) -> list[Finding]:
 
 
 def type_of(found: pyobjects.TypeRow | block_kinds.KindRow) -> TypeRow:
-    """Convert the row of a type."""
+    """Convert the row of a type, or of a kind of blocks."""
     if isinstance(found, block_kinds.KindRow):
         return TypeRow(found.type, found.count, found.bytes, 0, found.bytes)
     buffers = found.buffers + found.mapped
@@ -123,5 +123,5 @@ def type_of(found: pyobjects.TypeRow | block_kinds.KindRow) -> TypeRow:
 
 
 def retained_of(found: retained.Kept) -> Retained:
-    """Convert a row of retained sizes."""
+    """Convert a row of retained sizes to the library's record."""
     return Retained(found.address, found.type, found.count, found.own, found.retained, found.path or found.chain)

@@ -1,6 +1,6 @@
 """The process that reads a program's copy of itself.
 
-The copy starts it, so that it is the copy's child. It has the copy's memory open as a descriptor, and reports its
+The copy starts this process as its child. The process has the copy's memory open as a descriptor, and reports its
 result in one line."""
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["main"]
 
 FAILED = 1
 WHAT_WORKS = (
-    "its own copy cannot be read: run it dumpable and with /proc as its user sees it, or look from outside as root"
+    "the program's copy cannot be read: make the program dumpable and mount /proc, or run gdbheap outside as root"
 )
 
 
 def main(order: dict[str, Any]) -> NoReturn:
-    """Write the file that is wanted and exit. If the copy, whose id is the last argument, ends before, exit with it."""
+    """Write the file that ``order`` asks for, and exit. Also exit if the copy ends (its id is the last argument)."""
     copy = int(sys.argv[-1])
     if not end_with_parent(copy, signal.SIGKILL):
         os._exit(FAILED)

@@ -1,5 +1,7 @@
-"""The target that gdb looks at, which gdb's commands provide once they are loaded. This module imports nothing, because
-they need it at each start."""
+"""The target that gdb looks at, which gdb's commands provide once they are loaded.
+
+This module imports nothing, because those commands import it at each start.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,10 @@ __all__ = ["Stop", "current", "provide"]
 
 
 class Stop:
-    """What gdb looks at while the process is stopped. ``heap``, ``name``: the target's; ``is_over``: returns whether
-    the process ran since."""
+    """What gdb looks at while the process is stopped.
+
+    ``heap``, ``name``: the heap and the name of the target; ``is_over``: returns whether the process has run since.
+    """
 
     def __init__(self, heap: Heap, name: str, is_over: Callable[[], bool]) -> None:
         self.heap, self.name, self.is_over = heap, name, is_over
@@ -30,5 +34,5 @@ def provide(provider: Callable[[], Stop]) -> None:
 
 
 def current() -> Stop | None:
-    """Return what gdb looks at now; None outside of gdb. Raises GdbheapError if gdb has no process."""
+    """Return what gdb looks at now; None outside gdb. Raises GdbheapError if gdb has no process."""
     return None if _provider is None else _provider()

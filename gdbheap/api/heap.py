@@ -42,7 +42,7 @@ class Heap:
     answers are about that moment. ``close``, or the end of a ``with`` block, releases everything; after that each
     question raises ValueError. Sizes are in bytes; arguments that are sizes also accept texts such as "1M".
 
-    Errors are GdbheapErrors: the text is a line for people, ``status`` the exit status of the command for it, and
+    Errors are GdbheapErrors: the text is a line for people, ``status`` the exit status that the command would have, and
     ``next`` what to do. ``print(heap)`` prints the first page of ``gdbheap PID``."""
 
     def __init__(self, reading: Reading, path: str = "") -> None:
@@ -60,7 +60,7 @@ class Heap:
         self.close()
 
     def close(self) -> None:
-        """Release the target and all that was read of it. A second call does nothing."""
+        """Release the target and all that was read from it. A second call does nothing."""
         self._page = self._books = None
         self._reading.close()
 
@@ -103,12 +103,12 @@ class Heap:
 
     @property
     def rss(self) -> int | None:
-        """The resident bytes, as the kernel counts them; for a core those of private memory. None if unknown."""
+        """The resident bytes, as the kernel counts them; for a core, those of private memory. None if unknown."""
         return self._known().rss.bytes
 
     @property
     def in_use(self) -> int | None:
-        """The bytes of all blocks in use, of every allocator. None if memory could not be read."""
+        """The bytes of all blocks in use, over all allocators. None if memory could not be read."""
         found = self._known().summary
         return None if found is None else found.used
 
@@ -125,7 +125,7 @@ class Heap:
 
     @property
     def warnings(self) -> list[str]:
-        """What the answers so far may lack, one sentence each."""
+        """What the answers so far may lack, in one sentence each."""
         look = self._reading.stored()
         if look is not None:
             return [sentence_of(each) for each in look.snapshot.warnings]
@@ -134,7 +134,7 @@ class Heap:
 
     @property
     def partial(self) -> bool:
-        """Whether an answer so far may lack something."""
+        """Whether any answer so far may be incomplete."""
         look = self._reading.stored()
         if look is not None:
             return look.snapshot.partial
@@ -144,15 +144,16 @@ class Heap:
     # Who has it.
 
     def holders(self) -> Table[Holder]:
-        """Return the variables, modules, classes, threads and other holders of most memory in use, largest first. They
-        are those of the first page, each with at least 1 % of RSS."""
+        """Return the variables, modules, classes, threads and other holders of most memory in use, largest first.
+
+        They are the holders of the first page, each with at least 1 % of RSS."""
         return Table(map(converting.holder_of, self._first_page().holders), Holder)
 
     def owners(self, top: int | None = None) -> Table[Holder]:
         """Return all holders of memory in use, largest first, or the first ``top``.
 
         Reads all references, once for a heap. Raises Unsupported if no allocator is known, and for a snapshot."""
-        with self._reading.asked("who holds what; 'holders' has the largest") as heap:
+        with self._reading.asked("the holders of all blocks; 'holders' has the largest") as heap:
             found = owners.owners(heap, None, top)
         return Table(map(converting.owner_row_of, found.groups), Holder)
 
@@ -168,7 +169,7 @@ class Heap:
         look = self._reading.stored()
         if look is not None:
             if look.snapshot.objects is None:
-                raise self._reading.lacks("types of a program without Python")
+                raise self._reading.lacks("the types of a program without Python")
             rows: list[Any] = look.snapshot.objects.rows
         else:
             with self._reading.asked() as heap:
@@ -179,14 +180,14 @@ class Heap:
         return Table(map(converting.type_of, rows[:top]), TypeRow, len(rows))
 
     def retained(self, by: str = "object", top: int | None = MOST_RETAINED) -> Table[Retained]:
-        """Return what would free the most if it were removed, largest first, or the first ``top``.
+        """Return what would free the most memory if it were removed, largest first, or the first ``top``.
 
         ``by``: "object", "type" or "module"; for a program without Python "object" (a block), "type", "global" or
-        "thread". Reads all references, once for a heap. Raises UsageError for another word."""
+        "thread". Reads all references, once for a heap. Raises UsageError for any other word."""
         look = self._reading.stored()
         if look is not None:
             if by != retained.OBJECT or look.snapshot.owners is None:
-                raise self._reading.lacks(f"what is retained by {by}")
+                raise self._reading.lacks(f"retained bytes by {by}")
             rows = look.snapshot.owners[:top]
         else:
             with self._reading.asked() as heap:
@@ -206,22 +207,23 @@ class Heap:
         """Return the blocks of at least ``min`` bytes and at most ``max``, largest first, or the first ``top``.
 
         ``min`` is 1 MiB by default; 0 means all blocks, which may be millions. ``state``: "used", "mmapped", "free",
-        "tcache" or another one of glibc, or several; ``type``: a pattern with *, ? and [...] for what is in the blocks.
-        Raises UsageError for an unknown state, Unsupported if no allocator is known, and for a snapshot."""
+        "tcache" or another state of glibc's blocks, or several states; ``type``: a pattern with *, ? and [...] for what
+        is in the blocks. Raises UsageError for an unknown state, Unsupported if no allocator is known, and for a
+        snapshot."""
         states = chunks.STATES if state is None else (state,) if isinstance(state, str) else tuple(state)
         for one in states:
             if one not in chunks.STATES:
-                raise UsageError(f"{one!r} is no state of a block: {', '.join(chunks.STATES)} are")
+                raise UsageError(f"{one!r} is not a state of a block: use {', '.join(chunks.STATES)}")
         selection = chunks.Selection(states, size_of(min), None if max is None else size_of(max), None, type)
         with self._reading.asked("blocks") as heap:
             found = chunks.chunks(heap, selection, "size", top)
         return Table(converting.blocks_of(self._reading, found.rows), Block, found.count)
 
     def holes(self, min: Size = MIB, top: int | None = None) -> Table[Hole]:
-        """Return holes, which are free memory that is not returned to the kernel, of at least ``min`` bytes, largest
-        first, or the first ``top``.
+        """Return the holes of at least ``min`` bytes, largest first, or the first ``top``.
 
-        A snapshot has the 1,000 largest of at least 64 KiB. Raises Unsupported if no allocator is known."""
+        A hole is free memory that is not returned to the kernel. A snapshot has the 1,000 largest holes of at least 64
+        KiB. Raises Unsupported if no allocator is known."""
         least, look = size_of(min), self._reading.stored()
         if look is not None:
             if look.snapshot.holes is None:
@@ -233,16 +235,18 @@ class Heap:
         return Table(map(converting.hole_of, found.rows), Hole, found.count)
 
     def block_at(self, address: int) -> Block:
-        """Return the block that contains an address. Raises UsageError if there is none."""
+        """Return the block that contains an address. Raises UsageError if no block does."""
         with self._reading.asked("blocks") as heap:
             found = at.find_block(heap, address)
         if found is None:
-            raise UsageError(f"{address:#x} is in no block of an allocator that is known")
+            raise UsageError(f"{address:#x} is not in a block of a known allocator")
         return converting.block_of(self._reading, found)
 
     def object_at(self, address: int) -> Object:
-        """Return the object whose block contains an address, or the used block, with its description, if no Python
-        object is there. Raises UsageError if nothing in use is there."""
+        """Return the Python object whose block contains an address.
+
+        If no Python object is there, return the used block with a description. Raises UsageError if no block in use is
+        there."""
         return self._reading.object_at(address)
 
     # Files.
@@ -250,8 +254,9 @@ class Heap:
     def save(self, path: str | os.PathLike[str], blocks: bool = False, owners: bool | None = None) -> None:
         """Write a snapshot, as ``gdbheap snapshot`` does, for ``gdbheap.open`` and ``gdbheap.diff``.
 
-        It has no contents of strings, bytes and keys. ``blocks``: include each block; ``owners``: include what needs
-        all references, None: if that is quick. Raises UsageError if the file cannot be written."""
+        The file has no contents of strings, bytes and keys. ``blocks``: whether to include each block; ``owners``:
+        whether to include what needs all references; None: only if that is quick. Raises UsageError if the file cannot
+        be written."""
         look = self._reading.stored()
         if look is not None:
             writing.written(os.fspath(path), look)
@@ -261,6 +266,7 @@ class Heap:
 
     def write_report(self, path: str | os.PathLike[str], owners: bool | None = None) -> None:
         """Write one self-contained HTML page with all answers, as ``gdbheap report`` does, without contents.
+
         ``owners``: as for ``save``. Raises UsageError if the file cannot be written."""
         look = self._reading.stored()
         if look is not None:
@@ -272,7 +278,7 @@ class Heap:
     # How it is read.
 
     def _known(self) -> Ledger:
-        """Return the ledger, with holders only if these were found already."""
+        """Return the ledger; it has holders only if these were found before."""
         look = self._reading.stored()
         if look is not None:
             return look.snapshot.ledger
@@ -285,7 +291,7 @@ class Heap:
         return found
 
     def _first_page(self) -> Ledger:
-        """Return the first page, which is found once."""
+        """Return the first page. It is computed only once."""
         look = self._reading.stored()
         if look is not None:
             kept, later = look.snapshot.ledger, next_of_snapshot(look.snapshot.target, self._path)
@@ -314,5 +320,5 @@ def _largest_first(line: Line) -> tuple[bool, int]:
 
 
 def reading_of(heap: Heap) -> Reading:
-    """Return the reading of a heap, for other modules of the library."""
+    """Return the private reading of a heap, for other modules of the library."""
     return heap._reading

@@ -1,8 +1,8 @@
-"""Snapshots and reports of the calling program itself: it makes a frozen copy of itself, another process reads the
-copy, and the copy ends.
+"""Snapshots and reports that a program makes of itself.
 
-This runs in signal handlers, in server requests and by ``sys.remote_exec``, so it takes no lock and imports little. The
-other process is a new interpreter (copy_reader), because a copy of a program with threads may run no Python."""
+The program makes a frozen copy of itself, another process reads the copy, and the copy ends. This code runs in signal
+handlers, in server requests and by ``sys.remote_exec``, so it takes no lock and imports little. The other process is a
+new interpreter (copy_reader), because a copy of a program with threads may run no Python."""
 
 from __future__ import annotations
 
@@ -25,25 +25,27 @@ from gdbheap.machines.machine import own_machine
 __all__ = ["Saved", "snapshot", "write_report"]
 
 SNAPSHOT, REPORT = "snapshot", "report"
-# The reader needs this memory next to the copy's page tables.
+# The memory that the reader needs, in addition to the copy's page tables.
 READER_BYTES = 64 << 20
-# A word of a command line has at most 128 KiB, and the threads are in one.
+# A word of a command line has at most 128 KiB, and one word contains all threads.
 MAX_THREADS = 2000
 CODE = (
     "import sys, json; order = json.loads(sys.argv[1]); sys.path += order['path'];"
     " from gdbheap.api.copy_reader import main; main(order)"
 )
-# Variables that change how an interpreter or malloc works, and are meant for the program alone.
+# Variables that change how an interpreter or malloc works; they are meant for the program, and not for the reader.
 NOT_HANDED_ON = ("PYTHON", "MALLOC_", "GLIBC_", "LD_PRELOAD", "LD_AUDIT")
-INSTEAD = "look at it from outside, as 'gdbheap PID', or let it leave a core"
-# The processes with a copy being read now, by id: a child that is forked meanwhile is not among them.
+INSTEAD = "read it from outside ('gdbheap PID'), or let it write a core"
+# The ids of processes whose copy is being read now. A child that is forked meanwhile has another id, so it is not busy.
 _busy: dict[int, object] = {}
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A file that a program wrote about itself. ``size``: in bytes; ``paused``: for how many seconds the calling thread
-    was paused while the copy was made; ``seconds``: the time of the whole call."""
+    """A file that a program wrote about itself.
+
+    ``size``: its bytes; ``paused``: for how many seconds the calling thread was paused while the copy was made;
+    ``seconds``: the time of the whole call."""
 
     path: str
     size: int
@@ -59,13 +61,13 @@ def snapshot(
     max_time: Seconds | None = None,
     python: str | None = None,
 ) -> Saved:
-    """Write a snapshot of the calling program, as ``Heap.save`` does for another one. It needs no right that the
-    program does not have, and no process traces it (docs/inside.md).
+    """Write a snapshot of the calling program, as ``Heap.save`` does for another one.
 
-    The calling thread is paused while the kernel copies page tables, then waits for the file, while other threads run
-    on. After ``max_time`` (seconds, or "30s") everything is ended. ``python``: the interpreter that reads the copy, if
-    the program's own is not suitable. Raises UsageError for a file that cannot be written, Unsupported if no copy can
-    be made, NotPermitted if it cannot be read, and GdbheapError."""
+    It needs no rights that the program does not have, and no process traces the program (docs/inside.md). The calling
+    thread is paused while the kernel copies page tables, then waits for the file, while other threads run on. After
+    ``max_time`` (seconds, or "30s") the copy and its reader are ended. ``python``: the interpreter that reads the copy,
+    if the program's own is not suitable. Raises UsageError for a file that cannot be written, Unsupported if no copy
+    can be made, NotPermitted if the copy cannot be read, and GdbheapError."""
     return _written(SNAPSHOT, path, {"blocks": blocks, "owners": owners}, max_time, python)
 
 
@@ -76,8 +78,9 @@ def write_report(
     max_time: Seconds | None = None,
     python: str | None = None,
 ) -> Saved:
-    """Write one HTML page about the calling program, as ``Heap.write_report`` does for another one. For the other
-    arguments see ``snapshot``."""
+    """Write one HTML page about the calling program, as ``Heap.write_report`` does for another one.
+
+    The other arguments are as for ``snapshot``."""
     return _written(REPORT, path, {"owners": owners}, max_time, python)
 
 
@@ -92,14 +95,14 @@ def _written(
     words = [_interpreter(python), "-I", "-S", "-c", CODE, json.dumps(order)]
     mine = object()
     if _busy.setdefault(os.getpid(), mine) is not mine:
-        raise GdbheapError("this program has a copy of itself read already: try again when that is over")
+        raise GdbheapError("a copy of this program is being read already: try again when that has ended")
     try:
         copy = _copy(words)
         ended = copy.wait(limit)
     finally:
         _busy.pop(os.getpid(), None)
     if ended is None:
-        raise GdbheapError(f"the copy was not read within {limit:g} s, and was ended: give it longer (max_time)")
+        raise GdbheapError(f"reading the copy took longer than {limit:g} s and was ended: allow more time (max_time)")
     return Saved(file, _size(*ended), copy.paused, time.monotonic() - began)
 
 
@@ -118,8 +121,9 @@ def _copy(words: list[str]) -> Copy:
 
 
 def _size(status: int, said: bytes) -> int:
-    """Return the size of the file in bytes, from the reader's output. Raises the error that the reader reported, or
-    that its exit status means."""
+    """Return the size of the written file in bytes, from the reader's output.
+
+    If there is none, raise the error that the reader reported, or that its exit status means."""
     try:
         told: dict[str, Any] = json.loads(said.decode("utf-8", "replace").strip().rpartition("\n")[2] or "{}")
     except ValueError:
@@ -130,11 +134,11 @@ def _size(status: int, said: bytes) -> int:
         error = _kind(told.get("status"))(str(told["error"]))
         raise error
     if status == NOT_STARTED:
-        raise Unsupported("the interpreter that would read the copy cannot be started: say which one (python=…)")
+        raise Unsupported("the interpreter for reading the copy cannot be started: name another one (python=…)")
     if status == NO_OWN_MEMORY:
         raise NotPermitted(f"/proc/self/mem cannot be opened in the copy (is /proc mounted?): {INSTEAD}")
     if status > BY_SIGNAL:
-        why = "memory ran out, or a filter (seccomp) does not allow what it does"
+        why = "memory ran out, or a seccomp filter forbids its system calls"
         raise GdbheapError(f"the process that read the copy was killed (signal {status - BY_SIGNAL}; {why}): {INSTEAD}")
     words = one_line(said.decode("utf-8", "replace"), 200)
     raise GdbheapError(f"the copy could not be read (status {status}; {words}): {INSTEAD}")
@@ -146,27 +150,33 @@ def _kind(status: object) -> type[GdbheapError]:
 
 
 def _refuse() -> None:
-    """Raise Unsupported if a copy could harm the program, or would not be allowed."""
+    """Raise Unsupported if a copy could harm this program, or would not be allowed."""
     if own_machine() is None:
-        raise Unsupported(f"copies are not made on this machine: {INSTEAD}")
+        raise Unsupported(f"gdbheap cannot copy a program on this machine: {INSTEAD}")
     if os.getuid() != os.geteuid() or os.getgid() != os.getegid():
-        raise Unsupported(f"this program has another user's rights than who started it (set-uid): {INSTEAD}")
+        raise Unsupported(
+            f"this program runs with the rights of another user than the one who started it (set-uid): {INSTEAD}"
+        )
     spaces = [os.readlink(f"{PROC}/self/ns/{name}") for name in ("pid", "pid_for_children")]
     if spaces[0] != spaces[1]:
         raise Unsupported(f"children of this program get a process namespace of their own (unshare): {INSTEAD}")
     if headroom.processes_left("self") < 2:
-        raise Unsupported(f"its control group allows no two further processes (pids.max): raise it, or {INSTEAD}")
+        raise Unsupported(
+            "the control group of this program allows fewer than two more processes (pids.max): raise that limit, "
+            f"or {INSTEAD}"
+        )
     with open(f"{PROC}/self/status", "rb") as stream:
         tables = kib(parse_status(stream.read()).get("VmPTE")) or 0
     left = headroom.memory_left("self")
     if left < tables + READER_BYTES:
-        need = f"{tables >> 20} MiB of page tables are copied, and the reader takes about {READER_BYTES >> 20} MiB"
-        raise Unsupported(f"{need}: there is room for {left >> 20} MiB more; raise the limit, or {INSTEAD}")
+        need = f"page tables need {tables >> 20} MiB for their copy, and the reader about {READER_BYTES >> 20} MiB"
+        raise Unsupported(f"{need}, but only {left >> 20} MiB are left: raise the memory limit, or {INSTEAD}")
 
 
 def _threads() -> list[tuple[int, int]]:
-    """Return the id (0: unknown) and the thread pointer of each Python thread. No lock is taken: the lock of
-    ``threading`` may be held by the very thread that a signal interrupted."""
+    """Return the id (0: unknown) and the thread pointer of each Python thread.
+
+    No lock is taken: the lock of ``threading`` may be held by the very thread that a signal interrupted."""
     threading = sys.modules.get("threading")
     known = dict(getattr(threading, "_active", {}))
     numbers = {ident: getattr(thread, "native_id", None) or 0 for ident, thread in known.items()}
@@ -174,8 +184,9 @@ def _threads() -> list[tuple[int, int]]:
 
 
 def _path() -> list[str]:
-    """Return the folders of this package and of the one that it needs, in this order; nothing else is searched there by
-    name."""
+    """Return the folder of this package and that of elftools, which it needs.
+
+    Nothing else in these folders is looked up by name."""
     from importlib.util import find_spec
 
     found = [os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))]
@@ -186,8 +197,9 @@ def _path() -> list[str]:
 
 
 def _interpreter(python: str | None) -> str:
-    """Return the interpreter that reads the copy. Raises Unsupported if none is found: in a server that embeds Python,
-    sys.executable is another program."""
+    """Return the interpreter that reads the copy. Raises Unsupported if none is found.
+
+    In a server that embeds Python, sys.executable is another program."""
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     places = [os.path.join(prefix, "bin", name) for prefix in (sys.exec_prefix, sys.base_exec_prefix)]
     own = sys.executable or ""
@@ -195,4 +207,4 @@ def _interpreter(python: str | None) -> str:
     for path in candidates:
         if path and os.access(path, os.X_OK) and os.path.isfile(path):
             return os.path.abspath(path)
-    raise Unsupported(f"no interpreter is found that could read the copy: say which one (python=…), or {INSTEAD}")
+    raise Unsupported(f"no interpreter for reading the copy was found: name one (python=…), or {INSTEAD}")

@@ -1,4 +1,4 @@
-"""Open a heap: of a process, a core or a snapshot, or of what gdb looks at."""
+"""Open a heap: of a process, a core, a snapshot, or the target that gdb looks at."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ __all__ = ["here", "meant", "open"]
 def open(target: Target, *, clone: bool = False, max_stop: Seconds = 5, no_text: bool = False) -> Heap:
     """Open a process by its id, or a core or a snapshot by its path.
 
-    Nothing is read yet, but a process is identified for good: another one that gets its id is never read. At the first
-    question a process is stopped while its private memory is copied, for at most ``max_stop`` (seconds, or "2s"; 0: no
-    limit). ``clone``: it is stopped only while the kernel makes a frozen copy of it. ``no_text``: answers show no
-    contents of strings, bytes and keys (so does GDBHEAP_NO_TEXT=1). Raises NoTarget if the target does not exist,
-    NotPermitted, and UsageError for options that do not fit."""
+    Nothing is read yet, but a process is identified for good: if another one gets its id later, that one is not read.
+    At the first question a process is stopped while its private memory is copied, for at most ``max_stop`` (seconds, or
+    "2s"; 0: no limit). ``clone``: stop it only while the kernel makes a frozen copy of it. ``no_text``: answers show no
+    contents of strings, bytes and keys (GDBHEAP_NO_TEXT=1 does the same). Raises NoTarget if the target does not exist,
+    NotPermitted, and UsageError for options that do not fit the target."""
     limit = seconds_of(max_stop) or None
     hidden = no_text or wanted(os.environ)
     found = meant(target)
     if isinstance(found, ProcessFolder):
         if found.pid == os.getpid():
             itself = f"process {found.pid} is this very program"
-            raise NotPermitted(f"{itself}: gdbheap.snapshot(FILE) looks at it from inside")
+            raise NotPermitted(f"{itself}: gdbheap.snapshot(FILE) reads it from inside")
         refusal.check(found)
         process = LiveProcess(found, limit, clone)
         return Heap(Reading(process, process.name, hidden))
     if clone:
-        raise UsageError("clone=True is for a process")
+        raise UsageError("clone=True needs a process")
     if is_snapshot(found):
         return Heap(Reading(read(found), f"snapshot {found}", hidden), found)
     if find_file(found) is None:
@@ -49,10 +49,11 @@ def open(target: Target, *, clone: bool = False, max_stop: Seconds = 5, no_text:
 
 
 def meant(target: Target) -> ProcessFolder | str:
-    """Return the process that the target means, held from now on, or the path of a file. Raises NoTarget, NotPermitted,
-    UsageError."""
+    """Return the process that ``target`` means, held open from now on, or the path of a file.
+
+    Raises NoTarget, NotPermitted, UsageError."""
     if isinstance(target, bool) or not isinstance(target, (int, str, os.PathLike)):
-        raise UsageError(f"{target!r} is no target: give the id of a process, or the path of a core or a snapshot")
+        raise UsageError(f"{target!r} is not a target: give the id of a process, or the path of a core or a snapshot")
     found = target if isinstance(target, int) else parse_target(os.fspath(target))
     return refusal.open_folder(found) if isinstance(found, int) else found
 
@@ -60,9 +61,9 @@ def meant(target: Target) -> ProcessFolder | str:
 def here() -> Heap:
     """Open the process or core that gdb looks at, as it is at this stop, in gdb's own Python.
 
-    gdb's commands must be loaded: ``heap`` was typed, or ``-x gdbheap`` given. Raises UsageError anywhere else, and if
-    gdb has no process."""
+    gdb's commands must be loaded: ``heap`` was typed, or gdb was started with ``-x gdbheap``. Raises UsageError outside
+    gdb, and if gdb has no process."""
     found = current()
     if found is None:
-        raise UsageError("gdbheap.here() is for gdb's own Python: type 'heap' there first, which loads gdbheap")
+        raise UsageError("gdbheap.here() works only in gdb's own Python: type 'heap' in gdb first, which loads gdbheap")
     return Heap(Reading(Current(found), found.name, wanted(os.environ)))

@@ -1,4 +1,4 @@
-"""The questions of a library heap and its records to the target, and its release."""
+"""How the library's heaps and records ask their target, and release it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ __all__ = ["Reading"]
 
 
 class Reading:
-    """A target or a snapshot, until it is closed; heaps and their records (rows.Knows) ask it. ``no_text``: answers
-    show no contents. Each question raises ValueError once it is closed."""
+    """An open target or snapshot, which heaps and their records (rows.Knows) ask.
+
+    ``no_text``: answers show no contents. After ``close`` each question raises ValueError.
+    """
 
     def __init__(self, opened: Opened | Look, name: str, no_text: bool = False) -> None:
         self._opened: Opened | Look | None = opened
-        # Threads ask one after the other: all answers are about one moment.
+        # One thread asks after the other, so that all answers are about one moment.
         self.turn = RLock()
         self.name, self._no_text = name, no_text
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether ``close`` was called."""
         return self._opened is None
 
     def close(self) -> None:
@@ -43,12 +45,12 @@ class Reading:
             opened.close()
 
     def check(self) -> None:
-        """Raise ValueError if it was closed."""
+        """Raise ValueError if ``close`` was called."""
         if self._opened is None:
             raise ValueError(f"the heap of {self.name} was closed: open it again")
 
     def stored(self) -> Look | None:
-        """Return the contents of a snapshot; None for a process or a core."""
+        """Return the contents of a snapshot; None if this is a process or a core."""
         self.check()
         return self._opened if isinstance(self._opened, Look) else None
 
@@ -59,8 +61,10 @@ class Reading:
 
     @contextmanager
     def asked(self, what: str = "") -> Iterator[Heap]:
-        """Yield the heap for one question. ``what``: names the answer that a snapshot lacks. Raises Unsupported for a
-        snapshot."""
+        """Yield the heap for one question. Raises Unsupported for a snapshot.
+
+        ``what``: names the answer that a snapshot lacks.
+        """
         if self.stored() is not None:
             raise self.lacks(what)
         assert self._opened is not None and not isinstance(self._opened, Look)
@@ -71,10 +75,10 @@ class Reading:
 
     def lacks(self, what: str) -> Unsupported:
         """Return the error for an answer that a snapshot lacks."""
-        return Unsupported(f"a snapshot does not have {what}: open the process, or a core")
+        return Unsupported(f"a snapshot does not contain {what}: open the process, or a core")
 
     def kinds(self, blocks: Iterable[tuple[int, int]]) -> Mapping[int, Kind]:
-        """Return what used blocks, given as (address, size), are, by address."""
+        """Return what each of these used blocks is, by address. ``blocks``: (address, size)."""
         with self.asked("blocks") as heap:
             found = describe_blocks(heap, list(blocks))
         return {address: converting.kind_of(one) for address, one in found.items()}
@@ -85,12 +89,12 @@ class Reading:
             return converting.owner_of(at.at(heap, address))
 
     def way(self, address: int) -> str | None:
-        """Return the path from a root to what is at an address; None if no root reaches it."""
+        """Return the path from a root to the block or object at an address; None if no root reaches it."""
         with self.asked("references") as heap:
             return ways(heap, [address]).get(address)
 
     def retained_by(self, address: int) -> int:
-        """Return the bytes that would be freed with what is at an address."""
+        """Return the bytes that would be freed with the block or object at an address."""
         with self.asked("references") as heap:
             return why.why(heap, address).retained
 
@@ -101,8 +105,11 @@ class Reading:
         return Table((converting.referrer_of(self, row) for row in found.rows), Referrer, found.count)
 
     def object_at(self, address: int) -> Object:
-        """Return the object whose block contains an address, or the used block, with its description, if no Python
-        object is there. Raises UsageError if nothing in use is there."""
+        """Return the Python object whose block contains an address.
+
+        If no Python object is there, return the used block with a description. Raises UsageError if no block in use is
+        there.
+        """
         with self.asked("objects") as heap:
             found = at.at(heap, address)
             block = found.block
@@ -110,5 +117,5 @@ class Reading:
                 what = describe_blocks(heap, [(block.address, block.size)])[block.address]
                 return Object(block.address, str(what), block.size, None, self)
         if found.object is None:
-            raise UsageError(f"{address:#x} is in no block in use")
+            raise UsageError(f"{address:#x} is not in a block in use")
         return converting.object_of(self, found.object)

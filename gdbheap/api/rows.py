@@ -1,5 +1,6 @@
-"""The records that a heap's questions return, with the names that users rely on. Sizes are in bytes; an address is the
-one that malloc returned; None means unknown."""
+"""The records that a heap's questions return, with the names that users rely on.
+
+Sizes are in bytes; an address is the one that malloc returned; None means unknown."""
 
 from __future__ import annotations
 
@@ -35,10 +36,10 @@ class Kind:
 
 
 class Knows(Protocol):
-    """The heap that a record belongs to. Each method raises ValueError once it is closed."""
+    """The heap that a record belongs to. After the heap was closed each method raises ValueError."""
 
     def kinds(self, blocks: Iterable[tuple[int, int]]) -> Mapping[int, Kind]:
-        """Return what used blocks, given as (address, size), are, by address."""
+        """Return what each of these used blocks is, by address. ``blocks``: (address, size)."""
 
     def owner_of(self, address: int) -> Owner | None:
         """Return the owner of the block at an address."""
@@ -57,14 +58,14 @@ class Knows(Protocol):
 
 
 class Described:
-    """The kinds of the used blocks of one list, found together on first use."""
+    """What the used blocks of one list are, found out for all of them together on first use."""
 
     def __init__(self, heap: Knows, blocks: Iterable[tuple[int, int]]) -> None:
         self._heap, self._blocks = heap, blocks
         self._found: Mapping[int, Kind] | None = None
 
     def kind(self, address: int) -> Kind | None:
-        """Return the kind of one of the blocks; None if it is not in use."""
+        """Return what one of the blocks is; None if it is not in use."""
         if self._found is None:
             self._found = self._heap.kinds(self._blocks)
         return self._found.get(address)
@@ -72,8 +73,10 @@ class Described:
 
 @dataclass(frozen=True)
 class Owner:
-    """The owner of a block: an object with ``address`` and ``type``, and ``what`` the block is to it ("object" if the
-    object is in the block itself). Both are None if no Python object owns it; ``what`` then says what is known."""
+    """The owner of a block: an object with ``address`` and ``type``, and ``what`` the block is to this object.
+
+    ``what`` is "object" if the block contains the object itself. ``address`` and ``type`` are None if no Python object
+    owns the block; ``what`` then says what is known."""
 
     address: int | None
     type: str | None
@@ -98,15 +101,15 @@ class Block:
 
     @property
     def end(self) -> int:
-        """The address after its last byte."""
+        """The address after the block's last byte."""
         return self.address + self.size
 
     @property
     def kind(self) -> str | None:
         """What the block is, in a word; None if it is not in use.
 
-        "object", what a buffer is to its owner ("items"), "reached" (from a library's data), "structure" (of an
-        allocator) or "unknown"."""
+        "object"; for a buffer what it is to its owner, such as "items"; "reached" (from a library's data); "structure"
+        (of an allocator); or "unknown"."""
         found = self._described.kind(self.address)
         return None if found is None else found.kind
 
@@ -123,6 +126,7 @@ class Block:
 
     def path(self) -> str | None:
         """Return how the program reaches the block, as a Python expression or in words; None if no root reaches it.
+
         Reads all references, once for a heap."""
         return self._heap.way(self.address)
 
@@ -138,8 +142,10 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Hole:
-    """A hole: a maximal run of free bytes within an arena that is not returned to the kernel. ``resident``: bytes of
-    its whole pages; ``before``, ``after``: the blocks that pin it, None at an end."""
+    """A hole: a maximal run of free bytes in an arena that is not returned to the kernel.
+
+    ``resident``: the bytes of its whole pages that are resident; ``before``, ``after``: the blocks next to it, which
+    pin it; None at an end."""
 
     within: ClassVar[dict[str, type[Any]]] = {"before": Neighbour, "after": Neighbour}
     address: int
@@ -153,8 +159,9 @@ class Hole:
 
 @dataclass(frozen=True)
 class Object:
-    """A Python object, or a used block without one. ``size``: of its block; ``text``: a bounded repr, None without
-    one."""
+    """A Python object, or a used block without one.
+
+    ``size``: the bytes of its block; ``text``: a bounded repr, None if there is no object."""
 
     address: int
     type: str
@@ -163,8 +170,9 @@ class Object:
     _heap: Knows = field(repr=False, compare=False)
 
     def referrers(self, top: int | None = None) -> Table[Referrer]:
-        """Return what points to the object, certain references first, or the first ``top``. Reads all references, once
-        for a heap."""
+        """Return what points to the object, certain references first, or the first ``top``.
+
+        Reads all references, once for a heap."""
         return self._heap.referrers_of(self.address, top)
 
     def path(self) -> str | None:
@@ -184,8 +192,10 @@ class Object:
 
 @dataclass(frozen=True)
 class Referrer:
-    """What points to an object: an object, a frame or memory. ``edge``: through what; ``certain``: a field of its type
-    says so, and not only a word that looks like an address."""
+    """An object, a frame or other memory that points to an object.
+
+    ``edge``: the attribute, key or field that points; ``certain``: whether a field of its type says so, and not only a
+    word that looks like an address."""
 
     address: int
     type: str
@@ -204,7 +214,7 @@ class Holder:
     """A holder of memory in use: ``bytes`` of blocks, the ``resident`` part, and its ``share`` of RSS.
 
     ``path``: the variable, module, class, thread or memory, as a person would write it; ``what``: its type, or what
-    most of it is; ``count``: its items, or its blocks; ``kind``: what ``path`` names."""
+    most of it is; ``count``: the number of its items, or of its blocks; ``kind``: what kind of thing ``path`` names."""
 
     bytes: int
     resident: int | None
@@ -219,7 +229,8 @@ class Holder:
 @dataclass(frozen=True)
 class Finding:
     """Memory that could be freed or avoided: about ``bytes``, with ``text``, ``advice``, and command lines to paste.
-    ``doubtful``: it may be intended, or is a guess."""
+
+    ``doubtful``: whether the memory may be intended, or the finding is a guess."""
 
     id: str
     bytes: int
@@ -231,8 +242,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class TypeRow:
-    """All objects of a type, or blocks of a kind in a program without Python. ``own``: bytes of their blocks;
-    ``buffers``: bytes of the blocks that they own; ``bytes``: both."""
+    """All objects of a type, or all blocks of a kind in a program without Python.
+
+    ``own``: the bytes of the objects' own blocks; ``buffers``: the bytes of the blocks that they own; ``bytes``:
+    both."""
 
     type: str
     count: int
@@ -243,8 +256,10 @@ class TypeRow:
 
 @dataclass(frozen=True)
 class Retained:
-    """An object, or all of a type or a module: its ``own`` bytes, and ``retained``, what would be freed with it.
-    ``path``: how an object is reached; ``address``: None for all of a type."""
+    """An object, or all objects of a type or a module: its ``own`` bytes, and the bytes ``retained`` by it.
+
+    ``retained``: the bytes that would be freed with it. ``path``: how an object is reached; ``address``: None for all
+    objects of a type."""
 
     address: int | None
     type: str

@@ -23,9 +23,9 @@ LEAST_LOOK_SECONDS = 0.1
 class Sample:
     """A process at one moment; sizes in bytes.
 
-    ``time``: seconds since 1970; ``seconds``: since the first sample. ``in_use``, ``system``: what the C library's
-    malloc has handed out, and what it has from the kernel, None if unknown. ``doubtful``: a figure changed while it was
-    read."""
+    ``time``: seconds since 1970; ``seconds``: seconds since the first sample. ``in_use``: what the C library's malloc
+    has handed out; ``system``: what it has from the kernel; both None if unknown. ``doubtful``: whether a figure
+    changed while the sample was taken."""
 
     time: float
     seconds: float
@@ -41,15 +41,15 @@ class Sample:
 
 
 def sample(target: Target, every: Seconds = 1, duration: Seconds | None = None, stop: bool = False) -> Iterator[Sample]:
-    """Sample a process now and then at each ``every`` (seconds, or "2s"), until it ends or ``duration`` has passed.
+    """Sample a process every ``every`` (seconds, or "2s"), until it ends or ``duration`` has passed.
 
-    The process is not stopped, unless ``stop`` asks for it: malloc's bytes in use are then exact. Raises NoTarget,
-    NotPermitted and UsageError at once, before the first sample is asked for."""
+    The process is not stopped, unless ``stop`` is true; malloc's bytes in use are then exact. Raises NoTarget,
+    NotPermitted and UsageError at once, before the first sample is requested."""
     process, between = meant(target), seconds_of(every)
     if isinstance(process, str):
-        raise UsageError(f"{process} is no process: only one that runs can be sampled")
+        raise UsageError(f"{process} is not a process: only a running process can be sampled")
     if between < LEAST_SECONDS:
-        raise UsageError("every: at least 1ms lie between two samples")
+        raise UsageError("every: two samples must be at least 1ms apart")
     until = None if duration is None else seconds_of(duration)
     sampler = Sampler(Programs([process]), stop, None, max(between, LEAST_LOOK_SECONDS))
     sampler.check()
@@ -67,7 +67,7 @@ def _samples(sampler: Sampler, every: float, duration: float | None) -> Iterator
         now = sampler.moment.offset
         if sampler.is_over or began is None:
             return
-        # After a sample that took long, the next one is at its own regular time.
+        # If a sample took long, the next one is taken at its own regular time.
         number = max(number + 1, int((now - began) / every) + 1)
         if duration is not None and number * every > duration:
             return

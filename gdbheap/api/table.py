@@ -22,7 +22,7 @@ MAX_SHOWN, LONGEST = 20, 80
 # Columns whose numbers are shown as sizes.
 SIZES = ("bytes", "buffers", "free", "in_use", "own", "resident", "retained", "rss", "size", "swapped", "virtual")
 ADDRESSES = ("address", "end")
-# By the first word of an annotation.
+# The type of a column, by the first word of a field's annotation.
 KINDS = {"int": "int64", "float": "float64", "bool": "bool", "str": "string"}
 
 
@@ -30,8 +30,8 @@ class Table(Sequence[Row], Generic[Row]):
     """Rows of one kind, in order: a sequence whose slices are tables.
 
     ``Table(rows)`` takes any records of one class, such as those that ``gdbheap.sample`` yields. ``rows``: the list of
-    records; ``columns``: the names of their plain columns. A table has at most as many rows as were asked for; ``more``
-    says how many were left out."""
+    records; ``columns``: the names of their plain columns. A table has at most as many rows as were requested; ``more``
+    is the number of rows that were left out."""
 
     def __init__(self, rows: Iterable[Row], kind: type[Any] | None = None, matching: int = 0) -> None:
         self.rows: list[Row] = list(rows)
@@ -52,7 +52,7 @@ class Table(Sequence[Row], Generic[Row]):
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns; those of a record within a row begin with its name, such as ``before_size``."""
+        """The names of the columns; those of a record within a row begin with that record's name (``before_size``)."""
         return list(self._types())
 
     def to_pandas(self) -> Any:
@@ -116,7 +116,7 @@ class Table(Sequence[Row], Generic[Row]):
         return {} if self._kind is None else types_of(self._kind)
 
     def _cells(self) -> dict[str, list[Any]]:
-        """Return the cells of each column, as printable text: a target's names may be no valid text in any encoding."""
+        """Return the cells of each column. Texts are made printable, because a target's names may not be valid text."""
         found: dict[str, list[Any]] = {name: [] for name in self.columns}
         for row in self.rows:
             for name, value in cells_of(row, found):
@@ -125,8 +125,9 @@ class Table(Sequence[Row], Generic[Row]):
 
 
 def types_of(kind: type[Any]) -> dict[str, str]:
-    """Return {column: int64, float64, bool, string or list} for a class of rows: its plain fields, the fields of
-    records within it, and the properties named in ``derived``."""
+    """Return {column: int64, float64, bool, string or list} for a class of rows.
+
+    Columns are its plain fields, the fields of records within it, and the properties named in ``derived``."""
     found: dict[str, str] = {}
     within: dict[str, type[Any]] = getattr(kind, "within", {})
     for each in fields(kind):
@@ -143,7 +144,7 @@ def _type_of(annotation: str) -> str:
 
 
 def cells_of(row: Any, names: Iterable[str]) -> Iterable[tuple[str, Any]]:
-    """Yield (column, value) of a row; the values of an absent record within it are None."""
+    """Yield (column, value) of a row. If a record within the row is absent, the values of its columns are None."""
     for name in names:
         if hasattr(row, name):
             value = getattr(row, name)

@@ -1,4 +1,4 @@
-"""Targets of the library: how each gives a heap, read at the first question and kept until it is closed."""
+"""Targets of the library. Each provides a heap, read at the first question and kept until the target is closed."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ __all__ = ["CoreFile", "Current", "LiveProcess", "Opened"]
 
 
 class Opened(Protocol):
-    """A target that answers are about."""
+    """A target about which the library is asked."""
 
     @property
     def name(self) -> str:
         """The target's name, such as "process 1234"."""
 
     def heap(self) -> Iterator[Heap]:
-        """Yield the heap for one question: the body of a context manager."""
+        """Yield the heap for one question; used as the body of a context manager."""
 
     def close(self) -> None:
-        """Drop the heap; end a frozen copy."""
+        """Drop the heap, and end a frozen copy of the process."""
 
 
 class LiveProcess:
     """A process, read at the first question.
 
     It is stopped while its private memory is copied, or with ``clone`` while the kernel makes a frozen copy of it. If
-    there is no room for a copy, it is stopped for each question. ``limit``: for how many seconds at most, None without
+    there is no room for its memory, it is stopped for each question. ``limit``: for at most how many seconds; None: no
     limit."""
 
     def __init__(self, folder: ProcessFolder, limit: float | None, clone: bool) -> None:
@@ -61,8 +61,8 @@ class LiveProcess:
 
     def _take(self) -> None:
         if self._clone:
-            # The frozen copy ends as soon as its bytes are copied here, if there is room for them, else with this
-            # target.
+            # The frozen copy ends as soon as its bytes are copied into this program. If there is no room for them, it
+            # ends when this target is closed.
             self._heap = Heap(self._held.enter_context(cloned(self._folder, self._limit, copies=True)))
             return
         with stopped(self._folder, self._limit, copies=True) as process:
@@ -72,7 +72,7 @@ class LiveProcess:
             self._heap = Heap(process)
 
     def close(self) -> None:
-        """Drop the heap; end a frozen copy."""
+        """Drop the heap, and end a frozen copy of the process."""
         self._heap = None
         self._held.close()
 
@@ -101,17 +101,17 @@ class CoreFile:
 
 
 class Current:
-    """What gdb looks at, until the process runs again."""
+    """The process or core that gdb looks at, until the process runs again."""
 
     def __init__(self, stop: Stop) -> None:
         self._stop: Stop | None = stop
         self.name = stop.name
 
     def heap(self) -> Iterator[Heap]:
-        """Yield the heap. Raises UsageError once the process ran."""
+        """Yield the heap. Raises UsageError once the process has run."""
         assert self._stop is not None
         if self._stop.is_over():
-            raise UsageError(f"{self.name} ran since, or was changed: call gdbheap.here() again")
+            raise UsageError(f"{self.name} has run or changed since this stop: call gdbheap.here() again")
         yield self._stop.heap
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class Current:
 
 
 def _kept(opened: LiveProcess | CoreFile) -> Iterator[Heap]:
-    """Yield a kept heap. If a question is interrupted, only the bytes are kept: the next question starts anew."""
+    """Yield a kept heap. If a question is interrupted, keep only the memory: the next question analyses it anew."""
     heap = opened._heap
     assert heap is not None
     try:

@@ -27,7 +27,7 @@ def size_of(value: Size) -> int:
     except ValueError as error:
         raise UsageError(error) from None
     if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= sys.maxsize:
-        raise UsageError(f"{value!r} is not a size: bytes, or a text such as '64K', '1M' or '1.5G'")
+        raise UsageError(f"{value!r} is not a size: give bytes, or a text such as '64K', '1M' or '1.5G'")
     return found
 
 
@@ -38,5 +38,5 @@ def seconds_of(value: Seconds) -> float:
     except ValueError as error:
         raise UsageError(error) from None
     if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found < MAX_SECONDS:
-        raise UsageError(f"{value!r} is not a time: seconds, or a text such as '500ms', '2s' or '10m'")
+        raise UsageError(f"{value!r} is not a time: give seconds, or a text such as '500ms', '2s' or '10m'")
     return float(found)

@@ -1,4 +1,4 @@
-"""Write a heap to a file: a snapshot, or a page for a browser. Commands and the library write the same."""
+"""Write a heap to a file, as a snapshot or as a page for a browser. Commands and the library use this."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ __all__ = ["Made", "look_report", "target_report", "write_page", "write_snapshot
 
 @dataclass(frozen=True)
 class Made:
-    """An HTML page: its bytes, a line for each answer that it lacks, and whether most of the memory was not
-    analysed."""
+    """An HTML page.
+
+    ``data``: its bytes; ``missing``: a line for each answer that it lacks; ``is_blind``: whether most of the memory was
+    not analysed.
+    """
 
     data: bytes
     missing: list[str] = field(default_factory=list)
@@ -31,14 +34,16 @@ def write_snapshot(
     with_contents: bool = False,
     mode: int = PRIVATE,
 ) -> Written:
-    """Write a snapshot. ``with_owners``: find all references, None: if that is quick. Raises UsageError if the file
-    cannot be written."""
+    """Write a snapshot. Raises UsageError if the file cannot be written.
+
+    ``with_owners``: whether to find all references; None: only if that is quick.
+    """
     heap.disclosure.contents = with_contents
     return written(path, take(heap, with_owners, with_blocks), mode)
 
 
 def written(path: str, look: Look, mode: int = PRIVATE) -> Written:
-    """Write a snapshot that was taken. Raises like ``write_snapshot``."""
+    """Write a snapshot that was taken before. Raises what ``write_snapshot`` raises."""
     size, found = write(path, look, mode), look.snapshot
     return Written(
         path,
@@ -53,7 +58,7 @@ def written(path: str, look: Look, mode: int = PRIVATE) -> Written:
 
 
 def target_report(heap: Heap, with_owners: bool | None = None, with_contents: bool = False) -> Made:
-    """Return the page of a target. Its parts are imported on use: imports take most of a command's start-up time."""
+    """Return the HTML page of a target. Its parts are imported on use, as imports take most of a command's start."""
     from gdbheap.report.page.target import missing_in, target_page
     from gdbheap.snapshots.overview import overview
 
@@ -64,7 +69,7 @@ def target_report(heap: Heap, with_owners: bool | None = None, with_contents: bo
 
 
 def look_report(look: Look) -> Made:
-    """Return the page of a snapshot."""
+    """Return the HTML page of a snapshot."""
     from gdbheap.report.page.target import missing_in, target_page
     from gdbheap.snapshots.overview import overview_of_snapshot
 
@@ -74,6 +79,6 @@ def look_report(look: Look) -> Made:
 
 
 def write_page(path: str, made: Made, mode: int = PRIVATE) -> int:
-    """Write a page and return the size of its file in bytes. Raises UsageError if it cannot be written."""
+    """Write an HTML page, and return the size of its file in bytes. Raises UsageError if it cannot be written."""
     write_bytes(path, made.data, mode)
     return len(made.data)

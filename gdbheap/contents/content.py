@@ -1,4 +1,4 @@
-"""Kinds of contents: what a library, a runtime or a server keeps in blocks in use, and what each kind answers."""
+"""The protocol of a kind of contents: the data that a library, a runtime or a server keeps in blocks in use."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ N = TypeVar("N", bound=Nodes)
 
 @dataclass(frozen=True)
 class ContentHolder:
-    """A holder of blocks that only a kind of contents knows.
+    """A holder of blocks that is known only from a kind of contents, not from a variable.
 
-    ``kind``: a word for what it is. ``blocks``: addresses of the first blocks; all that they reach is its own.
-    ``ranges``: its memory outside the allocators, which points to other blocks."""
+    ``kind``: a word for what it is. ``blocks``: the addresses of its first blocks; everything that they reach belongs
+    to it. ``ranges``: its memory outside the allocators, which points to other blocks."""
 
     name: str
     kind: str
@@ -42,11 +42,11 @@ class ContentHolder:
 
 
 class Content(Parts, ABC):
-    """One kind of contents of one target; it must not outlive its surroundings.
+    """One kind of contents in one target. It must not be used after its surroundings are gone.
 
-    A method that a kind does not override means that the kind lacks the feature. Every method raises Unsupported if the
-    target does not have these contents. ``beside_python``: the blocks that this kind names are searched for in a Python
-    program too, although that reads all C blocks."""
+    A kind that lacks a feature does not override the method for it. Every method raises Unsupported if the target does
+    not have these contents. ``beside_python``: in a Python program, the blocks of this kind are searched for too,
+    although all blocks of C code must be read for it."""
 
     beside_python: ClassVar[bool] = True
 
@@ -58,11 +58,11 @@ class Content(Parts, ABC):
     @property
     @abstractmethod
     def is_here(self) -> bool:
-        """Whether the target has these contents. Raises Unsupported if they should be present but are unknown."""
+        """Whether the target has these contents. Raises Unsupported if it should have them but they cannot be read."""
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Warnings for any answer, about what was read so far."""
+        """Warnings, about what was read so far, that apply to any answer."""
         return ()
 
     @property
@@ -71,34 +71,35 @@ class Content(Parts, ABC):
         return bool(or_none(lambda: self.is_here))
 
     def named_blocks(self, heaps: _native.Heaps, progress: Progress | None) -> Sequence[tuple[int, str]]:
-        """Return (address in a block in use, description) for each block among ``heaps`` that this kind knows."""
+        """Return (address in a block in use, description) for each block in ``heaps`` that belongs to this kind."""
         return []
 
     def holders(self) -> Sequence[ContentHolder]:
-        """Return holders of blocks that no variable names."""
+        """Return the holders of blocks that are known only from this kind of contents, not from a variable."""
         return []
 
     def roots(self) -> Sequence[ContentHolder]:
-        """Return holders of blocks that the program can reach although no word in its memory is their address."""
+        """Return holders of blocks that the program can reach although their addresses are in no word of its memory."""
         return []
 
     @property
     def mapped(self) -> Sequence[Mapped]:
-        """The memory that was mapped according to its blocks, ascending."""
+        """The memory that the program mapped, as blocks of this kind describe it, ascending."""
         return []
 
     def check(self) -> None:
-        """Read all of it, and add what is inconsistent to the target's damage."""
+        """Read all data of this kind, and add inconsistencies to the target's damage."""
 
     def drawn_paths(self) -> Paths | None:
-        """Return names for the nodes of a graph that this kind draws from the layouts of its blocks.
+        """Return names for the nodes of the graph that this kind draws from the layouts of its blocks.
 
-        None if it draws none, or is absent. Raises Unsupported if it should be present but is unknown."""
+        None if it draws no graph, or if the target does not have these contents. Raises Unsupported if it should have
+        them but they cannot be read."""
         return None
 
 
 class KnownContents(AllocatedMemory, ABC):
-    """The memory of one target, with the kinds of contents that may be in it."""
+    """The memory of one target, with the kinds of contents that it may have."""
 
     def __init__(
         self,
@@ -108,32 +109,33 @@ class KnownContents(AllocatedMemory, ABC):
         contents: Sequence[type[Content]],
     ) -> None:
         super().__init__(target, progress, kinds)
-        # Not a method of this class: the cycle would keep the target's files open.
+        # Not a method of this class: that would be a cycle, which would keep the target's files open.
         self.disclosure = Disclosure(is_place=partial(_is_place, target))
         self._contents = {kind: kind(self) for kind in contents}
 
     @property
     @abstractmethod
     def known_structures(self) -> Kinds | None:
-        """What the blocks of C code are; None if unknown, or if finding out takes long and nobody has asked for it."""
+        """The kinds of the blocks of C code. None if unknown, or if classifying takes long and was not requested
+        yet."""
 
     def content(self, kind: type[C]) -> C:
-        """Return the contents of this kind, whether the target has them or not."""
+        """Return the contents of this kind, even if the target does not have them."""
         found = self._contents[kind]
         assert isinstance(found, kind)
         return found
 
     @property
     def asked_contents(self) -> list[Content]:
-        """The kinds of contents that are looked for."""
+        """The kinds of contents that gdbheap searches for."""
         return list(self._contents.values())
 
     def content_roots(self) -> list[ContentHolder]:
-        """Return the roots that all kinds in the target know."""
+        """Return the roots of all kinds of contents that the target has."""
         return [held for content in self.contents for held in content.roots()]
 
     def content_holders(self) -> list[ContentHolder]:
-        """Return the holders that all kinds in the target know."""
+        """Return the holders of all kinds of contents that the target has."""
         return [held for content in self.contents for held in content.holders()]
 
     @property
@@ -142,18 +144,19 @@ class KnownContents(AllocatedMemory, ABC):
         return [found for found in self._contents.values() if found.is_known]
 
     def has_beside(self, python: Content) -> bool:
-        """Return whether another kind is present whose blocks are searched for next to Python's."""
+        """Return whether the target has another kind of contents whose blocks are searched for in a Python program
+        too."""
         others = (found for found in self._contents.values() if found is not python)
         return any(found.beside_python and found.is_known for found in others)
 
     def told(self, references: N) -> N:
-        """Return the graph, and add a warning if it is cut."""
+        """Return the graph; add a warning if it is incomplete."""
         if references.graph.is_cut:
             self.note("cut-graph")
         return references
 
 
 def _is_place(target: Target, number: int) -> bool:
-    """Return whether a number is an address in a mapping, or the end of one."""
+    """Return whether a number is an address in a mapping, or the end of a mapping."""
     find = target.mappings.find
     return find(number) is not None or find(number - 1) is not None

@@ -12,4 +12,4 @@ from gdbheap.contents.python.content import PythonContent
 __all__ = ["CONTENTS"]
 
 CONTENTS: tuple[type[Content], ...] = (PythonContent, PostgresqlContent, OpensslContent, CxxContent, JavaContent)
-"""All kinds; the first kind that knows a block names it."""
+"""All kinds of contents. If several of them know a block, the first one names it."""

@@ -1,1 +1,1 @@
-"""Export the answers as tables: their declaration, and the files and queries in its terms."""
+"""Export answers as tables: the declaration of the tables, the files that contain them, and queries over them."""

@@ -1,4 +1,5 @@
-"""Convert batches to Arrow, without copying what the native half packed. pyarrow is imported on use."""
+"""Convert batches of rows to Arrow, without copying the columns that the native core has packed. pyarrow is imported on
+use."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from gdbheap.export.declaration import FLAG, INTEGER, REAL, TEXT, Table
 __all__ = ["METADATA", "MISSING", "encoded", "pyarrow", "reader_of", "record_batch", "schema_of"]
 
 METADATA = "gdbheap"
-MISSING = "{} needs {}, which is not installed beside gdbheap: pip install 'gdbheap[{}]'"
+MISSING = "{} needs {}, which is not installed with gdbheap: pip install 'gdbheap[{}]'"
 
 
 def pyarrow() -> Any:
@@ -31,7 +32,7 @@ def _types() -> dict[str, Any]:
 
 
 def schema_of(table: Table) -> Any:
-    """Return the Arrow schema of a table. Its metadata, which a file gets too, describes the columns."""
+    """Return the Arrow schema of a table. Its metadata describes the columns, and is also written to files."""
     arrow, types = pyarrow(), _types()
     about = {"table": table.name, "row": table.row, "columns": list(map(vars, table.columns))}
     fields = [arrow.field(column.name, types[column.kind], column.may_lack) for column in table.columns]
@@ -39,7 +40,7 @@ def schema_of(table: Table) -> Any:
 
 
 def encoded(schema: Any) -> Any:
-    """Return the schema with texts dictionary-encoded."""
+    """Return a copy of the schema in which text columns are dictionary-encoded."""
     arrow = pyarrow()
     coded = arrow.dictionary(arrow.int32(), arrow.string())
     fields = [field.with_type(coded) if field.type == arrow.string() else field for field in schema]
@@ -47,13 +48,13 @@ def encoded(schema: Any) -> Any:
 
 
 def record_batch(batch: Batch, schema: Any) -> Any:
-    """Return a batch as Arrow's, in an ``encoded`` schema."""
+    """Convert a batch of rows to an Arrow record batch. ``schema``: as ``encoded`` returns it."""
     cells = [_array(found, batch.count, field.type) for found, field in zip(batch.columns, schema)]
     return pyarrow().RecordBatch.from_arrays(cells, schema=schema)
 
 
 def reader_of(table: Table, batches: Batches) -> Any:
-    """Return a reader of all rows, to be read once, with the table's schema."""
+    """Return an Arrow reader of all rows, with the table's schema. It can be read only once."""
     arrow, schema = pyarrow(), schema_of(table)
     coded = encoded(schema)
 
@@ -78,14 +79,15 @@ def _array(cells: Cells, count: int, kind: Any) -> Any:
         numbers = arrow.nulls(count, arrow.int32()).fill_null(0)
         return arrow.DictionaryArray.from_arrays(numbers, arrow.array([cells.value]))
     if arrow.types.is_dictionary(kind):
-        # A name from the target may not be valid text in any encoding.
+        # A name from the target may contain characters that cannot be encoded.
         texts = [None if text is None else text.encode("utf-8", "replace").decode("utf-8") for text in cells]
         return arrow.array(texts, arrow.string()).dictionary_encode()
     return arrow.array(cells, kind)
 
 
 def _coded(cells: Coded, count: int) -> Any:
-    """Return dictionary-encoded texts. Parquet allows no missing name in the dictionary, so the numbers are missing."""
+    """Return the texts as a dictionary-encoded array. A missing text is a missing index, because Parquet allows no
+    missing entry in the dictionary."""
     arrow = pyarrow()
     import pyarrow.compute as compute
 

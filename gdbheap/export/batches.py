@@ -1,4 +1,5 @@
-"""Rows of a table in batches, column by column: large tables as the native half packs them, small ones as lists."""
+"""The rows of a table in batches, column by column. Columns of large tables are packed by the native core, those of
+small tables are lists."""
 
 from __future__ import annotations
 
@@ -25,21 +26,21 @@ __all__ = [
 ]
 
 AT_ONCE = 1 << 18
-"""The most rows in a batch of a large table."""
+"""The most rows in one batch of a large table."""
 
 SIGN, MODULUS = 1 << 63, 1 << 64
 
 
 @dataclass(frozen=True)
 class Packed:
-    """64-bit numbers, little-endian."""
+    """A column of 64-bit numbers, little-endian."""
 
     data: bytes
 
 
 @dataclass(frozen=True)
 class Coded:
-    """Texts as indices into ``names``: 32-bit numbers, little-endian. The first name may be None."""
+    """A column of texts, as indices into ``names``: 32-bit numbers, little-endian. The first name may be None."""
 
     codes: bytes
     names: Sequence[str | None]
@@ -57,20 +58,20 @@ Cells = Union[Packed, Coded, Constant, "list[Any]"]
 
 @dataclass(frozen=True)
 class Batch:
-    """``count`` rows: the cells of each column, in the table's order."""
+    """``count`` rows, as the cells of each column, in the order of the table's columns."""
 
     count: int
     columns: Sequence[Cells]
 
 
 Batches = Callable[[], Iterator[Batch]]
-"""Yields the rows of a table, from the first one on each time that it is called."""
+"""A function that yields the rows of a table in batches. Each call begins at the first row."""
 
 Rows = Sequence[Sequence[Any]]
 
 
 def small(table: Table, rows: Rows) -> Batches:
-    """Return the batches of a small table from its rows, whose cells are in the order of the columns."""
+    """Return the batches of a small table. ``rows``: the cells of each row, in the order of the table's columns."""
     columns = [list(column) for column in zip(*rows)] if rows else [[] for _ in table.columns]
     for place, column in enumerate(table.columns):
         if column.kind == INTEGER:
@@ -79,8 +80,8 @@ def small(table: Table, rows: Rows) -> Batches:
 
 
 def _signed(value: int | None) -> int | None:
-    """Return a 64-bit number as tables store it: signed, so that addresses in the kernel's half are negative. A hostile
-    core may claim more than fits, which is cut."""
+    """Return an integer as tables store it: signed, with 64 bits, so that addresses in the kernel's half are negative.
+    Larger numbers, which a hostile core may contain, are cut off."""
     if value is None:
         return None
     value %= MODULUS
@@ -88,7 +89,7 @@ def _signed(value: int | None) -> int | None:
 
 
 def values_of(cells: Cells, count: int) -> Iterable[Any]:
-    """Return the cells of ``count`` rows as Python values."""
+    """Return the cells of a column with ``count`` rows as Python values."""
     if isinstance(cells, Packed):
         return array("q", cells.data)
     if isinstance(cells, Coded):

@@ -1,5 +1,5 @@
-"""The declaration of the tables: columns with types, units and meanings. Files, databases, views and docs/data.md are
-made from it."""
+"""The declaration of the exported tables: their columns, with types, units and meanings. Files, databases, views and
+docs/data.md are made from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 INTEGER, TEXT, REAL, FLAG = "integer", "text", "real", "flag"
-"""The kinds of columns: 64-bit signed integer, text, 64-bit floating-point number, true or false."""
+"""The types of columns: 64-bit signed integer, text, 64-bit floating-point number, true or false."""
 
 BYTES, ADDRESS, COUNT, SECONDS = "bytes", "address", "count", "seconds since 1970"
 SNAPSHOTS = "snapshots"
@@ -31,8 +31,8 @@ SNAPSHOTS = "snapshots"
 
 @dataclass(frozen=True)
 class Column:
-    """A column. ``kind``: INTEGER, TEXT, REAL or FLAG; ``unit``: "" for none; ``may_lack``: a row may have no value
-    (NULL, an empty field)."""
+    """A column of a table. ``kind``: INTEGER, TEXT, REAL or FLAG; ``unit``: "" if it has none; ``may_lack``: its cells
+    may be empty (NULL, an empty field)."""
 
     name: str
     kind: str
@@ -43,7 +43,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. ``row``: what one row stands for."""
+    """A table. ``row``: what one row stands for; ``note``: what else a reader should know."""
 
     name: str
     row: str
@@ -67,11 +67,11 @@ def _text(name: str, meaning: str, may_lack: bool = False) -> Column:
 TABLES: Sequence[Table] = (
     Table(
         SNAPSHOTS,
-        "look at a process or a core: there is one, unless several were exported together",
+        "process or core that was read: the table has one row, unless several were exported together",
         (
-            Column("time", REAL, SECONDS, "when it was looked at; of a core when its file was written last"),
+            Column("time", REAL, SECONDS, "when gdbheap read it; for a core, when its file was last written"),
             _text("host", "the name of the machine", True),
-            _text("boot_id", "the id of the machine's boot", True),
+            _text("boot_id", "the kernel's id of the machine's last boot", True),
             _text("container", "the id of the container", True),
             _text("kind", "process or core"),
             _number("pid", "", "the process's id", True),
@@ -81,137 +81,137 @@ TABLES: Sequence[Table] = (
             _text("python", "the release of Python", True),
             _text("glibc", "the release of glibc", True),
             _text("gdbheap", "the release of gdbheap"),
-            _number("rss", BYTES, "resident", True),
-            _number("swap", BYTES, "swapped out", True),
-            _number("memory_limit", BYTES, "what the control group allows", True),
-            _number("trim", BYTES, "what malloc_trim(0) would give back", True),
-            _number("damage", COUNT, "places that are damaged"),
-            Column("partial", FLAG, "", "whether the answer may lack something"),
+            _number("rss", BYTES, "resident bytes of the process (RSS)", True),
+            _number("swap", BYTES, "bytes that are swapped out", True),
+            _number("memory_limit", BYTES, "the memory limit of the control group", True),
+            _number("trim", BYTES, "bytes that malloc_trim(0) would return to the kernel", True),
+            _number("damage", COUNT, "damaged places in the heap"),
+            Column("partial", FLAG, "", "true if the data may be incomplete"),
         ),
     ),
     Table(
         "ledger",
         "line of the ledger, with details",
         (
-            _text("id", "what the line is"),
-            _text("parent", "the line that it is a part of", True),
-            _text("name", "in words"),
-            _number("virtual", BYTES, "of the address space"),
-            _number("resident", BYTES, "in memory", True),
-            _number("swapped", BYTES, "swapped out", True),
-            _text("state", "of an allocator's line: used, free, top or overhead", True),
+            _text("id", "the line's fixed id"),
+            _text("parent", "the id of the line that this line is a part of", True),
+            _text("name", "the line's name in words"),
+            _number("virtual", BYTES, "bytes of address space"),
+            _number("resident", BYTES, "bytes in memory", True),
+            _number("swapped", BYTES, "bytes that are swapped out", True),
+            _text("state", "used, free, top or overhead; only for a line of an allocator", True),
         ),
-        "The lines without a parent add up to the address space, and the children of a line to it.",
+        "The lines without a parent add up to the address space. The children of a line add up to that line.",
     ),
     Table(
         "findings",
         "finding of heap",
         (
-            _text("id", "which one, as docs/findings.md lists them"),
-            _number("bytes", BYTES, "how much it is about", True),
-            _text("text", "what was found, as heap says it", True),
-            _text("advice", "what to do about it", True),
+            _text("id", "the kind of finding, as in docs/findings.md"),
+            _number("bytes", BYTES, "bytes that the finding is about", True),
+            _text("text", "what was found, in the words of 'heap'", True),
+            _text("advice", "what to do about the finding", True),
         ),
     ),
     Table(
         "mappings",
         "mapping of the address space",
         (
-            _number("start", ADDRESS, "its first byte"),
-            _number("end", ADDRESS, "the byte after its last"),
-            _number("size", BYTES, "end less start"),
-            _text("perms", "rwx and p (private) or s (shared)"),
-            _number("offset", BYTES, "where in the file it begins"),
-            _text("path", "its file, or the kernel's name for it", True),
-            _number("resident", BYTES, "in memory", True),
-            _number("swapped", BYTES, "swapped out", True),
+            _number("start", ADDRESS, "the address of the first byte"),
+            _number("end", ADDRESS, "the address after the last byte"),
+            _number("size", BYTES, "end minus start"),
+            _text("perms", "permissions: r, w, x, then p (private) or s (shared)"),
+            _number("offset", BYTES, "the offset in the file at which the mapping begins"),
+            _text("path", "the mapped file, or the kernel's name for the mapping", True),
+            _number("resident", BYTES, "bytes in memory", True),
+            _number("swapped", BYTES, "bytes that are swapped out", True),
         ),
     ),
     Table(
         "arenas",
-        "arena of glibc's malloc, by malloc_stats()' definitions",
+        "arena of glibc's malloc, with the figures of malloc_stats()",
         (
-            _number("index", "", "0 is the main arena"),
-            _number("address", ADDRESS, "its malloc_state"),
-            _number("system", BYTES, "from the kernel"),
-            _number("in_use", BYTES, "system less top, bins and fast bins"),
-            _number("free", BYTES, "in bins"),
-            _number("fast", BYTES, "in fast bins"),
-            _number("tcache", BYTES, "in threads' caches"),
-            _number("top", BYTES, "in the top chunk"),
-            _number("used_chunks", COUNT, "handed out"),
-            _number("free_chunks", COUNT, "in bins"),
+            _number("index", "", "the arena's number; 0 is the main arena"),
+            _number("address", ADDRESS, "the address of its malloc_state"),
+            _number("system", BYTES, "bytes that the arena got from the kernel"),
+            _number("in_use", BYTES, "system minus top, bins and fast bins"),
+            _number("free", BYTES, "bytes in bins"),
+            _number("fast", BYTES, "bytes in fast bins"),
+            _number("tcache", BYTES, "bytes in the caches of threads"),
+            _number("top", BYTES, "bytes in the top chunk"),
+            _number("used_chunks", COUNT, "chunks that malloc handed out"),
+            _number("free_chunks", COUNT, "chunks in bins"),
         ),
     ),
     Table(
         "threads",
         "thread",
         (
-            _number("tid", "", "the kernel's number"),
-            _text("name", "the kernel's name", True),
-            _number("stack_start", ADDRESS, "of its stack, guard pages included", True),
-            _number("stack_end", ADDRESS, "the byte after its stack", True),
-            _number("stack_resident", BYTES, "of its stack in memory", True),
+            _number("tid", "", "the thread id that the kernel gave"),
+            _text("name", "the thread's name in the kernel", True),
+            _number("stack_start", ADDRESS, "the first address of the thread's stack, guard pages included", True),
+            _number("stack_end", ADDRESS, "the address after the last byte of the stack", True),
+            _number("stack_resident", BYTES, "bytes of the stack that are in memory", True),
         ),
     ),
     Table(
         "holes",
-        "maximal run of bytes among an allocator's blocks that nobody holds",
+        "hole: all free bytes in a row among an allocator's blocks",
         (
-            _number("address", ADDRESS, "what malloc would return for its first chunk"),
-            _number("size", BYTES, "of its chunks, headers included"),
-            _number("resident", BYTES, "in whole pages that are in memory", True),
-            _text("allocator", "whose"),
-            _number("arena", "", "whose arena", True),
-            _number("before", ADDRESS, "the block before it", True),
-            _number("after", ADDRESS, "the block after it", True),
+            _number("address", ADDRESS, "the address that malloc would return for the first chunk of the hole"),
+            _number("size", BYTES, "bytes of its chunks, headers included"),
+            _number("resident", BYTES, "bytes of its whole pages that are in memory", True),
+            _text("allocator", "the allocator of the hole"),
+            _number("arena", "", "the number of the arena that contains the hole", True),
+            _number("before", ADDRESS, "the address of the block before the hole", True),
+            _number("after", ADDRESS, "the address of the block after the hole", True),
         ),
     ),
     Table(
         "types",
         "type of Python objects, or kind of blocks of C code",
         (
-            _text("type", "module and qualified name; what a block of C++ or Rust is"),
-            _number("count", COUNT, "living objects, or blocks"),
-            _number("bytes", BYTES, "their own blocks, headers included"),
-            _number("buffers", BYTES, "blocks that they own"),
-            _number("reached", BYTES, "of the buffers, those that no known field names"),
+            _text("type", "module and qualified name; for C++ and Rust, what the block is"),
+            _number("count", COUNT, "number of living objects, or of blocks"),
+            _number("bytes", BYTES, "bytes of their own blocks, headers included"),
+            _number("buffers", BYTES, "bytes of the blocks that they own"),
+            _number("reached", BYTES, "part of buffers to which no known field points: found by reachability"),
         ),
     ),
     Table(
         "blocks",
         "block in use, of any allocator",
         (
-            _number("address", ADDRESS, "what malloc returned for it"),
-            _number("size", BYTES, "with all headers"),
-            _text("allocator", "whose"),
-            _text("type", "of the living object in it, or what the block is; none where that is not known", True),
-            _number("retained", BYTES, "what would be free without it, itself included", True),
+            _number("address", ADDRESS, "the address that malloc returned"),
+            _number("size", BYTES, "bytes of the block, with all headers"),
+            _text("allocator", "the allocator of the block"),
+            _text("type", "the type of the living object in it, or what the block is; none if unknown", True),
+            _number("retained", BYTES, "bytes that removing it would free, its own included", True),
         ),
-        "retained has values only if the table edges has rows.",
+        "The column retained has values only if the table edges has rows.",
     ),
     Table(
         "objects",
         "living Python object in a block",
         (
-            _number("address", ADDRESS, "the object's, as id() has it"),
-            _number("block", ADDRESS, "its block's"),
-            _number("size", BYTES, "its block's, with all headers"),
+            _number("address", ADDRESS, "the address of the object, as id() returns it"),
+            _number("block", ADDRESS, "the address of its block"),
+            _number("size", BYTES, "bytes of its block, with all headers"),
             _text("type", "module and qualified name"),
-            _number("retained", BYTES, "what would be free without it, itself included", True),
+            _number("retained", BYTES, "bytes that removing it would free, its own included", True),
         ),
-        "retained has values only if the table edges has rows.",
+        "The column retained has values only if the table edges has rows.",
     ),
     Table(
         "edges",
         "reference",
         (
-            _number("source", ADDRESS, "the block, or the static type, that holds it; none for a root", True),
-            _text("root", "what holds it if that is no block", True),
-            _number("target", ADDRESS, "the block, or the static type, that it leads to"),
-            _text("strength", "exact, likely, doubtful or stray"),
+            _number("source", ADDRESS, "the block or static type that holds the reference; none for a root", True),
+            _text("root", "the root that holds the reference, if no block does", True),
+            _number("target", ADDRESS, "the block or static type that the reference points to"),
+            _text("strength", "how certain the reference is: exact, likely, doubtful or stray"),
         ),
-        "A process with more than 2,000,000 blocks has no rows here, unless --tables or a query asks for them.",
+        "A process with more than 2,000,000 blocks has no rows in this table, unless --tables or a query asks for it.",
     ),
 )
 BIG = ("blocks", "objects", "edges")
@@ -219,5 +219,5 @@ BIG = ("blocks", "objects", "edges")
 
 
 def table_of(name: str) -> Table:
-    """Return the table with that name. Raises KeyError."""
+    """Return the table with this name. Raises KeyError."""
     return {table.name: table for table in TABLES}[name]

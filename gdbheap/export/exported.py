@@ -1,5 +1,5 @@
-"""The files of an exported folder. The owner may give their names to other files at any moment, so each is opened once,
-here, and DuckDB opens the descriptors."""
+"""Open the files of an export folder. Their owner may replace them at any time, so each file is opened only once, and
+DuckDB reads the open descriptors."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from gdbheap.host import open_files
 
 __all__ = ["ExportedFiles"]
 
-# The deepest nesting of partition folders that is followed.
+# Partition folders that are nested more deeply are not read.
 DEPTH = 32
 
 
 def data_bytes(descriptor: int) -> int:
-    """Return the bytes of a file that are not in holes, which take no disk space and may be arbitrarily long."""
+    """Return how many bytes of a file are not in holes. Holes take no disk space and may be of any size."""
     found = at = 0
     size = os.fstat(descriptor).st_size
-    # lseek(2): ENXIO means no data after the last hole.
+    # ENXIO: there is no data after the last hole (lseek(2)).
     with suppress(OSError):
         while at < size:
             start = os.lseek(descriptor, at, os.SEEK_DATA)
@@ -33,10 +33,10 @@ def data_bytes(descriptor: int) -> int:
 
 
 class ExportedFiles:
-    """The files of an exported folder, held open.
+    """The files of an export folder, kept open.
 
-    ``paths``: of the held descriptors; ``held``: (path in the folder, bytes on the disk) of each, by the path that
-    ``hold`` or ``hold_parts`` returned."""
+    ``paths``: of the open descriptors; ``held``: for each path that ``hold`` or ``hold_parts`` returned, the file's
+    path in the folder and its bytes on the disk."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -61,12 +61,12 @@ class ExportedFiles:
         return find_file(f"/proc/self/fd/{self._number}/{name}", False) is not None
 
     def open(self, name: str) -> BinaryIO:
-        """Open a file. Raises UsageError for a link or anything but a regular file, OSError."""
+        """Open a file of the folder. Raises UsageError if it is a link or not a regular file, OSError."""
         return open_inside(self._number, name, os.path.join(self.folder, name))
 
     def hold(self, name: str) -> str | None:
-        """Open a file and return a path that keeps leading to it; None if there is no such name. Raises like
-        ``open``."""
+        """Open a file and keep it open. Return a path that leads to the open file; None if the folder has no file of
+        this name. Raises UsageError if it is a link or not a regular file, OSError."""
         try:
             file = self.open(name)
         except FileNotFoundError:
@@ -76,8 +76,9 @@ class ExportedFiles:
         return path
 
     def hold_parts(self, name: str) -> list[str]:
-        """Open all files of a table's partitions and return such paths. Links are not followed, as they may lead
-        anywhere."""
+        """Open all files of a table's partitions and keep them open. Return paths that lead to the open files.
+
+        Links are not followed, because they may lead anywhere."""
         open_files.allow_many()
         return list(self._parts(self._number, name, name, 0))
 
@@ -98,13 +99,13 @@ class ExportedFiles:
 
     def _keep(self, file: BinaryIO) -> str:
         self._held.enter_context(file)
-        # DuckDB compares resolved paths, and a link to the file resolves to this path.
+        # DuckDB compares resolved paths, and a link to the open file resolves to this path.
         self.paths.append(f"/proc/self/fd/{file.fileno()}")
         return self.paths[-1]
 
     def _linked(self, inside: str, path: str) -> str:
-        """Make a link to a held file in a private folder, at the same relative place, and return it: its path keeps the
-        partition's values."""
+        """Make a link to an open file, at the same relative place in a private folder, and return its path: the path
+        contains the partition's values."""
         if self._links is None:
             self._links = self._held.enter_context(temporary_folder())
         link = os.path.join(self._links, inside)

@@ -1,4 +1,4 @@
-"""Gather the tables of a process, a core or a snapshot. After that nothing of the target is read any more."""
+"""Gather the tables of a process, a core or a snapshot. Once they are gathered, nothing more of it is read."""
 
 from __future__ import annotations
 
@@ -36,26 +36,27 @@ STRENGTHS = ("exact", "likely", "doubtful", "stray")
 SMALLEST_HOLE = 1
 CODE_BYTES = 4
 Words = Callable[[Finding], "tuple[str | None, str | None]"]
-"""Makes the text and the advice of a finding, None if they cannot be made. The caller passes it in, because the words
-for people are in a layer that this one does not import."""
+"""A function that returns the text and the advice of a finding; None for each that cannot be made.
+
+It is passed in by the caller, because texts for people belong to a layer that this one does not import."""
 
 
 @dataclass
 class Gathered:
-    """The tables that were gathered, by name. ``graph``: the graph of all references, if asked for."""
+    """The gathered tables, by name. ``graph``: the graph of all references, None unless it was requested."""
 
     tables: dict[str, Batches] = field(default_factory=dict)
     graph: NamedGraph | None = None
 
     def let_go(self) -> Iterator[tuple[str, Batches]]:
-        """Yield the tables one by one and drop each from ``tables``, because those of blocks are large."""
+        """Yield each table with its name, and drop it from ``tables``, because the tables of blocks are large."""
         while self.tables:
             name = next(iter(self.tables))
             yield name, self.tables.pop(name)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The row of the table ``snapshots``, by column."""
+        """The only row of the table ``snapshots``: its cells by column."""
         table = table_of(SNAPSHOTS)
         batch = next(self.tables[SNAPSHOTS]())
         return {name: cells[0] for name, cells in zip(table.names, batch.columns) if isinstance(cells, list)}
@@ -64,12 +65,12 @@ class Gathered:
 def gather(heap: Heap, words: Words, wanted: Collection[str] = ALL, graph: bool | None = None) -> Gathered:
     """Return the wanted tables of a heap.
 
-    ``graph``: whether to find edges and retained sizes; None: if that is quick. A table that the target has no data for
+    ``graph``: whether to find edges and retained sizes; None: only if that is quick. A table for which there is no data
     is empty."""
     found, maker = Gathered(), _Maker(heap, words, graph)
     if "edges" in wanted and graph is not True and not maker.is_quick:
         heap.note("edges-left-out", blocks=MAX_GRAPH_BLOCKS)
-    # The snapshots table comes last, because it reports what was met while the others were made.
+    # The table of snapshots is made last, because it reports damage that is found while the others are made.
     for table in sorted(TABLES, key=lambda table: table.name == SNAPSHOTS):
         if table.name in wanted:
             found.tables[table.name] = maker.make(table.name)
@@ -79,7 +80,7 @@ def gather(heap: Heap, words: Words, wanted: Collection[str] = ALL, graph: bool 
 
 
 def gather_look(look: Look, words: Words, wanted: Collection[str] = ALL) -> Gathered:
-    """Return the wanted tables that a snapshot has. Raises UsageError if it has none of them."""
+    """Return those of the wanted tables that a snapshot contains. Raises UsageError if it contains none of them."""
     kept = look.snapshot
     made: dict[str, Callable[[], Rows | None]] = {
         SNAPSHOTS: lambda: [_row_of_look(look)],
@@ -92,7 +93,7 @@ def gather_look(look: Look, words: Words, wanted: Collection[str] = ALL) -> Gath
         "types": lambda: None if kept.objects is None else _type_rows(kept.objects.rows),
     }
     if not wanted:
-        raise UsageError("a snapshot has no graph of references: export the process, or the core")
+        raise UsageError("a snapshot contains no graph of references: export the process, or the core")
     found = Gathered()
     for name, rows in made.items():
         known = rows() if name in wanted else None
@@ -106,7 +107,7 @@ def gather_look(look: Look, words: Words, wanted: Collection[str] = ALL) -> Gath
         if "objects" in wanted and look.columns.offsets:
             found.tables["objects"] = known_blocks.objects
     if not found.tables:
-        raise UsageError(f"the snapshot does not have {', '.join(sorted(wanted))}: export the process, or the core")
+        raise UsageError(f"the snapshot does not contain {', '.join(sorted(wanted))}: export the process, or the core")
     return found
 
 
@@ -136,7 +137,7 @@ def _finding_rows(found: Ledger, words: Words) -> Rows:
 
 
 def _named(table: str, records: Sequence[object]) -> Rows:
-    """Return rows of records whose fields are the table's columns."""
+    """Return a row for each record. Its cells are the record's fields with the names of the table's columns."""
     names = table_of(table).names
     return [[getattr(record, name) for name in names] for record in records]
 
@@ -156,9 +157,9 @@ def _hole_row(hole: Any) -> Sequence[Any]:
 
 
 class _Blocks:
-    """The blocks of a heap, for the tables that list them.
+    """Lists the blocks of a heap, for the tables ``blocks`` and ``objects``.
 
-    ``types``: the types of objects, numbered from 1; ``structures``: the kinds of blocks of C code, if known."""
+    ``types``: the types of objects, numbered from 1; ``structures``: the kinds of blocks of C code, None if unknown."""
 
     def __init__(
         self,
@@ -181,7 +182,7 @@ class _Blocks:
         return Constant(None) if self.retained is None else Packed(batch.retained)
 
     def _kinds(self, batch: _native.BlockBatch) -> bytes:
-        """Return the numbers of the types of objects, or of the known kinds of other blocks."""
+        """Return a number for each block: of its object's type or, for a block without an object, of its kind."""
         if self._structures is None:
             return batch.kinds
         others = self._structures.native.kinds_at(array("Q", batch.addresses))
@@ -215,13 +216,13 @@ class _Blocks:
 
 
 class _Maker:
-    """Makes the tables of one heap. ``make`` reads all that its table needs."""
+    """Makes the tables of one heap. ``make`` reads everything that a table needs."""
 
     def __init__(self, heap: Heap, words: Words, graph: bool | None) -> None:
         self.heap, self.words, self.graph = heap, words, graph
 
     def make(self, name: str) -> Batches:
-        """Return the rows of one table, without any contents of the process's memory."""
+        """Return the rows of the table ``name``. They contain nothing of what is in the process's memory."""
         refused = self.heap.target.refusal is not None and name in OF_MEMORY
         made: Callable[[], Batches | Rows | None] = getattr(self, f"_{name}")
         found = None if refused else or_none(made, Unsupported)
@@ -229,7 +230,7 @@ class _Maker:
 
     @cached_property
     def is_quick(self) -> bool:
-        """Whether building the graph of references takes only about a second."""
+        """Whether the heap is so small that building the graph of references takes only about a second."""
         return self.heap.used_blocks <= MAX_GRAPH_BLOCKS
 
     def _snapshots(self) -> Rows:
@@ -290,7 +291,7 @@ class _Maker:
     @cached_property
     def _listed(self) -> _Blocks:
         nodes = self._nodes
-        # Compute this before the blocks are listed: for a while nothing else here takes as much memory.
+        # Compute the retained sizes before the blocks are listed, because that takes the most memory for a while.
         retained = None if nodes is None else nodes.graph.retained_of_all()
         table, columns = list_blocks(self.heap)
         found = _Blocks(columns, table.allocators, table.types, self._structures)
@@ -304,7 +305,7 @@ class _Maker:
         return or_none(lambda: self.heap.references, Unsupported) if wanted else None
 
     def named_graph(self) -> NamedGraph | None:
-        """Return the named graph of references; None if there is none."""
+        """Return the graph of references with names; None if there is no graph."""
         nodes = self._nodes
         if nodes is None:
             return None
@@ -335,7 +336,7 @@ class _Maker:
 
 
 def _edges_of_roots(nodes: Nodes) -> Batches:
-    """Return the edges that come from roots, outside of the heaps."""
+    """Return the rows for the references that roots hold. Roots lie outside the heaps."""
     rows = []
     for number in range(nodes.first_root, nodes.graph.nodes):
         name = nodes.roots[number - nodes.first_root].name

@@ -1,9 +1,9 @@
-"""Write a graph of references as V8's heap snapshot, which the memory panel of Chrome's DevTools opens.
+"""Write a graph of references as a heap snapshot of V8, which the memory panel of Chrome's DevTools opens.
 
-The file is one JSON document (v8/src/profiler/heap-snapshot-generator.cc, HeapSnapshotJSONSerializer). It has the
-fields of all nodes in one list, then the edges of the first node, of the second, and so on, then the strings, which
-nodes and edges refer to by number. An edge names its target by the index of the node's first field. The first node is
-the root of all.
+The file is one JSON document (v8/src/profiler/heap-snapshot-generator.cc, HeapSnapshotJSONSerializer). A list contains
+the fields of all nodes; another one the edges of the first node, then those of the second, and so on; a third one the
+strings, which nodes and edges name by number. An edge names its target by the index of the target's first field. The
+first node is the root of all others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["NamedGraph", "write_graph"]
 
 AT_ONCE = 1 << 16
 NODE_FIELDS = ("type", "name", "id", "self_size", "edge_count", "trace_node_id", "detachedness")
-# V8's types, in its order.
+# V8's types of nodes, in V8's order.
 NODE_TYPES = (
     "hidden", "array", "string", "object", "code", "closure", "regexp", "number", "native", "synthetic",
     "concatenated string", "sliced string", "symbol", "bigint", "object shape",
@@ -38,27 +38,27 @@ HIDDEN, ARRAY, STRING, OBJECT, CODE, NATIVE, SYNTHETIC = (
 )
 ELEMENT, PROPERTY, INTERNAL, WEAK = (EDGE_TYPES.index(name) for name in ("element", "property", "internal", "weak"))
 EDGE_KINDS = {INDEX: ELEMENT, NAME: PROPERTY, INSIDE: INTERNAL}
-# By the kinds of native/core/src/graph/listing.rs.
+# The kinds of nodes in native/core/src/graph/listing.rs.
 UNKNOWN, LIVING, IDLE, BUFFER = range(4)
 KINDS = {UNKNOWN: NATIVE, LIVING: OBJECT, IDLE: HIDDEN, BUFFER: ARRAY}
 NAMES = {UNKNOWN: "(block)", LIVING: "(object)", IDLE: "(kept for reuse)", BUFFER: "(buffer)"}
 TEXTS = ("str", "bytes", "unicode")
 ROOT_NAMES = ("", "(roots)", "doubtful", "stray", "left over")
-# The names of edges that keep nothing alive, by strength, as indices into ROOT_NAMES, for edges without a name.
+# For edges that keep nothing alive and have no name: the name, by the edge's strength, as an index into ROOT_NAMES.
 WEAK_NAMES = (4, 4, 2, 3)
-# V8 gives JavaScript's objects odd 32-bit ids, from 1 on, which is the root of all.
+# V8 gives JavaScript's objects odd 32-bit ids. The root of all nodes has id 1.
 FIRST_ID, ID_BITS = 1, 31
 GRANULE_BITS = 3
-# From the golden ratio, as in Fibonacci hashing.
+# A multiplier from the golden ratio, as in Fibonacci hashing.
 SPREAD = 0x9E37_79B1
-# Bytes of a bitmap page, for numbers that are close together.
+# The bytes of one page of the bitmap of taken numbers. Most numbers are close together.
 BITMAP = 2048
 
 
 @dataclass(frozen=True)
 class NamedGraph:
-    """A native graph with names for its types (numbered from 1), its roots, and some edges. ``structures``: the kinds
-    of blocks without a type."""
+    """A native graph, with names for its types (numbered from 1), its roots, and some edges. ``structures``: the kinds
+    of blocks without a type, None if unknown."""
 
     graph: _native.Graph
     types: Sequence[str]
@@ -73,24 +73,24 @@ class NamedGraph:
 
 
 class _Ids:
-    """Ids of nodes that are equal in each snapshot of a process, because DevTools compare snapshots by them.
+    """The ids of nodes. A node has the same id in each snapshot of a process, because DevTools match nodes by id.
 
-    They are computed from addresses, those of roots from their names. 31 bits number all 8-byte places of 16 GiB: nodes
-    in one such window never collide. Windows are overlaid by a hash of their upper bits; a node whose number is taken
-    gets the next free one."""
+    An id is computed from the node's address or, for a root, from its name. An id has 31 free bits, enough for all
+    8-byte places in 16 GiB, so that two nodes in the same 16 GiB window never collide. The ids of different windows
+    overlap, shifted by a hash of the window's number. A node whose id is taken gets the next free one."""
 
     def __init__(self) -> None:
-        # One bit for each number, in pages that are made on first use.
+        # One bit for each number, in pages that are created on first use.
         self._taken: defaultdict[int, bytearray] = defaultdict(partial(bytearray, BITMAP))
         self._take(0)
 
     def of_address(self, address: int) -> int:
-        """Return the id of a node at an address."""
+        """Return the id of the node at this address."""
         window = address >> (GRANULE_BITS + ID_BITS)
         return self._odd((address >> GRANULE_BITS) ^ (window * SPREAD))
 
     def of_root(self, name: str) -> int:
-        """Return the id of a root, which has no address."""
+        """Return the id of a root, which has no address. ``name``: the root's name."""
         return self._odd(crc32(name.encode("utf-8", "replace")))
 
     def _odd(self, wanted: int) -> int:
@@ -100,7 +100,7 @@ class _Ids:
         return 2 * number + FIRST_ID
 
     def _take(self, number: int) -> bool:
-        """Mark a number as taken; return whether it was free."""
+        """Mark a number as taken. Return whether it was free."""
         place, bit = number >> 3, 1 << (number & 7)
         page = self._taken[place // BITMAP]
         is_free = not page[place % BITMAP] & bit
@@ -109,7 +109,7 @@ class _Ids:
 
 
 def write_graph(stream: IO[str], named: NamedGraph) -> int:
-    """Write the whole graph. Returns the number of nodes, including the root of all."""
+    """Write the whole graph. Return the number of nodes, including the root of all."""
     graph, strings = named.graph, dict.fromkeys(ROOT_NAMES)
     numbers = {name: number for number, name in enumerate(strings)}
 
@@ -140,7 +140,7 @@ def write_graph(stream: IO[str], named: NamedGraph) -> int:
 
 
 def _write_rows(stream: IO[str], rows: Iterable[tuple[int, ...]]) -> None:
-    """Write the fields of all rows, one row on each line."""
+    """Write the rows' fields, one row on each line."""
     between = ""
     for row in rows:
         stream.write(between + ",".join(map(str, row)))
@@ -181,7 +181,7 @@ def _nodes(named: NamedGraph, number_of: Callable[[str], int]) -> Iterator[tuple
 
 
 def _addresses(graph: _native.Graph, start: int, count: int) -> array[int]:
-    """Return the addresses of some nodes; those of roots are meaningless."""
+    """Return the addresses of ``count`` nodes from ``start`` on. For roots the numbers are meaningless."""
     return array("Q", graph.addresses_of(array("I", range(start, start + count)).tobytes()))
 
 
@@ -194,7 +194,7 @@ def _edges(named: NamedGraph, number_of: Callable[[str], int]) -> Iterator[tuple
     while start < graph.nodes:
         found = graph.edge_columns(start, graph.nodes, AT_ONCE)
         start, before, place, names = found.next, -1, 0, nobody
-        # DevTools' dominators leave out weak edges, as ours leave out edges that may be left over.
+        # DevTools leave out weak edges when they compute dominators, as gdbheap leaves out edges that may be left over.
         counted = graph.counted(found)
         columns = zip(array("I", found.sources), array("I", found.targets), array("I", found.strengths), counted)
         for source, target, strength, keeps in columns:

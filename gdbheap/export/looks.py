@@ -1,4 +1,4 @@
-"""Export the tables of processes, cores and snapshots as files, each written completely or not at all."""
+"""Export the tables of processes, cores and snapshots to files. Each file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ __all__ = ["Exported", "TableFile", "Terms", "check", "export", "export_graph"]
 
 @dataclass(frozen=True)
 class Terms:
-    """How files are written. ``mode``: of all files; ``csv_safe``: CSV for a spreadsheet."""
+    """How files are written. ``mode``: their permissions; ``csv_safe``: write CSV that is safe to open in a
+    spreadsheet."""
 
     mode: int = PRIVATE
     csv_safe: bool = False
@@ -44,7 +45,8 @@ class Terms:
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table that was written; ``file`` is its path below the folder, ``size`` in bytes."""
+    """A table that was written. ``file``: the path of its file below the export folder; ``size``: of the file, in
+    bytes."""
 
     name: str
     row_count: int
@@ -69,12 +71,13 @@ class Exported:
 
 
 def check(path: str, form: str, parts: Sequence[Part]) -> None:
-    """Check the arguments before a process is stopped. Raises UsageError, and Unsupported if a library is missing."""
+    """Check the arguments of an export before a process is stopped. Raises UsageError, and Unsupported if a library is
+    missing."""
     check_columns(parts)
     if form == files.PARQUET:
         pyarrow()
     if parts and form == files.SQLITE:
-        raise UsageError("gdbheap export: --partition is for parquet and csv: a database is one file")
+        raise UsageError("gdbheap export: --partition works only with parquet and csv: a database is one file")
     if is_url(path):
         check_url(path)
     elif parts and is_folder(path):
@@ -86,14 +89,15 @@ def check(path: str, form: str, parts: Sequence[Part]) -> None:
 def export(
     looks: Iterable[Gathered], path: str, form: str, parts: Sequence[Part] = (), terms: Terms = Terms()
 ) -> Exported:
-    """Write each set of tables as it comes; one that cannot be written is left out. If none can, raises the last error:
-    UsageError, or Unsupported if a library is missing."""
+    """Write the tables of each process, core or snapshot as it is gathered. Leave out those that cannot be written.
+
+    If none can be written, raise the last error: UsageError, or Unsupported if a library is missing."""
     written: list[TableFile] = []
     missed: list[str] = []
     count = 0
     failed: Exception | None = None
     for look in looks:
-        # Read the name now: the row is gone once it is written.
+        # Read the name now, because the tables are dropped while they are written.
         name = look.identity["core"] or f"process {look.identity['pid']}"
         try:
             written += _in_parts(look, path, form, parts, terms) if parts else _alone(look, path, form, terms)
@@ -107,12 +111,12 @@ def export(
 
 
 def export_graph(source: Source, path: str, mode: int = PRIVATE) -> Exported:
-    """Write the graph of references to one file. Raises UsageError if the file cannot be written, Unsupported if the
-    target has no graph."""
+    """Write the graph of references to one file. Raises UsageError if the file cannot be written, Unsupported if there
+    is no graph."""
     check_writable(path)
     found = source.gather((), True).graph
     if found is None:
-        raise Unsupported(f"{source.name}: no graph of references is known of it")
+        raise Unsupported(f"{source.name}: gdbheap knows no graph of its references")
     with replacing(path, mode) as stream, io.TextIOWrapper(stream, encoding="utf-8", errors="replace") as text:
         nodes = write_graph(text, found)
         text.flush()
@@ -129,7 +133,7 @@ def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part], terms
     values = values_of_parts(parts, look.identity)
     with _as_files(path), _working_folder(path, terms.mode) as folder:
         written = _sized(folder, files.write(folder, form, look.let_go(), tuple(values), terms.csv_safe))
-        # The snapshots table comes last: whoever finds its row finds the rest.
+        # The table of snapshots comes last: whoever finds its row finds the other tables complete.
         written.sort(key=lambda table: table.name == SNAPSHOTS)
         places = {_destination(table, values): table for table in written}
         put(path, {place: os.path.join(folder, table.file) for place, table in places.items()}, terms.mode)
@@ -137,8 +141,8 @@ def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part], terms
 
 
 def _working_folder(path: str, mode: int) -> AbstractContextManager[str]:
-    """Return a working folder next to the files' destination, so that they need only be renamed. It is hidden, so that
-    no reader takes it for a partition."""
+    """Return a new working folder next to the files' destination, so that moving them there is only a rename. It is
+    hidden, so that no reader takes it for a partition."""
     if is_url(path):
         return temporary_folder()
     make_folder(path, mode)
@@ -156,7 +160,7 @@ def _sized(folder: str, written: Sequence[files.Written]) -> list[TableFile]:
 
 @contextmanager
 def _as_files(path: str) -> Iterator[None]:
-    """Convert errors of writing into a UsageError of one line."""
+    """Convert an error of writing into a UsageError of one line."""
     try:
         yield
     except (OSError, ValueError) as error:

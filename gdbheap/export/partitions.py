@@ -1,5 +1,7 @@
-"""Partition folders in the style of Hive, whose names are values: ``blocks/host=web1/pid=1234/data.parquet``. The table
-comes first, so that a folder is a table for Spark and Trino, and DuckDB reads ``blocks/*/*/*.parquet`` as one."""
+"""Partition folders in Hive's style, whose names contain values: ``blocks/host=web1/pid=1234/data.parquet``.
+
+The table's name comes first, so that Spark and Trino see each folder at the top as a table, and DuckDB reads
+``blocks/*/*/*.parquet`` as one table."""
 
 from __future__ import annotations
 
@@ -20,9 +22,9 @@ __all__ = ["Part", "check_url", "destination_of", "is_url", "parse_partition", "
 
 DATA = "data"
 NAME = re.compile(r"\A[a-z_][a-z0-9_]*\Z")
-# Object stores, which have names of objects but no folders.
+# Object stores have names of objects but no folders.
 WITHOUT_FOLDERS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"})
-# Names of classes of fsspec, and its separator of chained URLs.
+# Names of two classes of fsspec, and the text by which fsspec chains URLs.
 LOCAL, SYSTEM, CHAIN = "LocalFileSystem", "AbstractFileSystem", "::"
 # Hive's name for a missing value.
 NOTHING = "__HIVE_DEFAULT_PARTITION__"
@@ -30,7 +32,7 @@ NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True)
 class Part:
-    """One key of a partition. ``value`` None: take the exported process's own value."""
+    """A key of a partition. ``value``: None to use the value of each exported process."""
 
     name: str
     value: str | None = None
@@ -49,29 +51,30 @@ KNOWN: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         for name in ("host", "pid", "boot_id", "container", "kind", "started", "python", "glibc")
     },
 }
-"""The keys for which an exported process has values."""
+"""The keys for which gdbheap knows the value of an exported process."""
 
 
 def parse_partition(text: str) -> tuple[Part, ...]:
-    """Parse keys such as ``host=web1,pid``. Raises ValueError."""
+    """Parse a list of keys, such as ``host=web1,pid``. Raises ValueError."""
     parts = []
     for word in text.split(","):
         name, has_value, value = word.partition("=")
         if not NAME.match(name):
-            raise ValueError(f"{word!r} is neither KEY nor KEY=VALUE, with letters, digits and _ in the key")
+            raise ValueError(f"{word!r} is not KEY or KEY=VALUE: a key has only letters, digits and _")
         if not has_value and name not in KNOWN:
-            raise ValueError(f"{name!r} needs a value: only {', '.join(KNOWN)} are known of each look")
+            raise ValueError(f"{name!r} needs a value: gdbheap fills in only {', '.join(KNOWN)}")
         if has_value and not value:
             raise ValueError(f"{name!r} has no value")
         parts.append(Part(name, value if has_value else None))
     names = [part.name for part in parts]
     if len(set(names)) < len(names):
-        raise ValueError(f"{text!r} has a key twice")
+        raise ValueError(f"{text!r} names a key twice")
     return tuple(parts)
 
 
 def check_columns(parts: Sequence[Part]) -> None:
-    """Raise UsageError if a key would hide a column of a table other than ``snapshots``."""
+    """Raise UsageError if a key has the name of a column of a table other than ``snapshots``: it would hide the
+    column."""
     others = {column: table.name for table in TABLES if table.name != SNAPSHOTS for column in table.names}
     for part in parts:
         if part.name in others:
@@ -79,7 +82,7 @@ def check_columns(parts: Sequence[Part]) -> None:
 
 
 def values_of_parts(parts: Sequence[Part], identity: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of the keys for one exported process."""
+    """Return the keys with their values for one exported process. ``identity``: its row of the table ``snapshots``."""
     found = {part.name: KNOWN[part.name](identity) if part.value is None else part.value for part in parts}
     return {name: NOTHING if value is None else str(value) for name, value in found.items()}
 
@@ -87,7 +90,7 @@ def values_of_parts(parts: Sequence[Part], identity: Mapping[str, Any]) -> dict[
 def destination_of(table: str, values: Mapping[str, str], file: str) -> str:
     """Return the path of a table's file below the export folder."""
     keys = [f"{name}={quote(value, safe=' :@+,')}" for name, value in values.items()]
-    # A program's name may be "..", and no name may lead outside of the folder.
+    # A program may be named "..", so names are quoted to stay inside the folder.
     return "/".join([table, *keys, DATA + os.path.splitext(file)[1]])
 
 
@@ -97,8 +100,10 @@ def is_url(path: str) -> bool:
 
 
 def put(folder: str, files: Mapping[str, str], mode: int) -> None:
-    """Move written files to their destinations below ``folder``, in order and each atomically. ``mode``: of the files,
-    unless they are uploaded to a URL. Raises UsageError, Unsupported."""
+    """Move written files to their destinations below ``folder``, in this order, each in one step.
+
+    ``files``: the path of each file by its destination; ``mode``: the files' permissions, unused if ``folder`` is a
+    URL. Raises UsageError, Unsupported."""
     if is_url(folder):
         _upload(folder, files)
         return
@@ -107,20 +112,20 @@ def put(folder: str, files: Mapping[str, str], mode: int) -> None:
 
 
 def _names(system: Any) -> Sequence[str]:
-    """Return the protocols of one of fsspec's file systems."""
+    """Return the protocols of a file system of fsspec."""
     return [system.protocol] if isinstance(system.protocol, str) else system.protocol
 
 
 def check_url(url: str) -> None:
-    """Check a URL. Raises UsageError if it leads to files of this machine, or to nothing that fsspec knows; Unsupported
-    if a library is missing."""
+    """Check a URL to which files are uploaded. Raises UsageError if it means files of this machine or nothing that
+    fsspec knows, Unsupported if a library is missing."""
     with _told(url):
         _system_of(url)
 
 
 def _system_of(url: str) -> tuple[Any, str]:
-    """Return one of fsspec's file systems, and the path in it. Raises UsageError for local files, under whatever name:
-    those must be written under rules that no file system of fsspec keeps."""
+    """Return a URL's file system of fsspec, and the path in it. Raises UsageError if the URL means files of this
+    machine in any way: gdbheap writes those under rules that fsspec does not keep."""
     try:
         import fsspec
     except ImportError:
@@ -129,12 +134,12 @@ def _system_of(url: str) -> tuple[Any, str]:
         raise UsageError(f"{one_line(url)}: chained URLs ('{CHAIN}') are not supported: name one file system")
     system, root = fsspec.core.url_to_fs(url)
     if _is_local(system):
-        raise UsageError(f"{one_line(url)} leads to files of this machine: name the folder by its path")
+        raise UsageError(f"{one_line(url)} means files of this machine: give the path of the folder instead")
     return system, root
 
 
 def _is_local(system: Any) -> bool:
-    """Return whether one of fsspec's file systems has this machine's files, or wraps one that does."""
+    """Return whether a file system of fsspec has files of this machine, or wraps another file system that has."""
     waiting, seen = [system], set()
     while waiting:
         one = waiting.pop()
@@ -143,7 +148,7 @@ def _is_local(system: Any) -> bool:
             return True
         if SYSTEM in names and id(one) not in seen:
             seen.add(id(one))
-            # Some answer getattr with the attributes of the wrapped one.
+            # getattr may return an attribute of the wrapped file system instead, so read the dictionary directly.
             waiting += object.__getattribute__(one, "__dict__").values()
     return False
 
@@ -153,7 +158,7 @@ def _upload(url: str, files: Mapping[str, str]) -> None:
         system, root = _system_of(url)
         for destination, path in files.items():
             final = f"{root.rstrip('/')}/{destination}"
-            # In an object store this would create a bucket.
+            # In an object store, makedirs may create a bucket.
             if not set(_names(system)) & WITHOUT_FOLDERS:
                 system.makedirs(final.rsplit("/", 1)[0], exist_ok=True)
             system.put_file(path, final)
@@ -161,7 +166,7 @@ def _upload(url: str, files: Mapping[str, str]) -> None:
 
 @contextmanager
 def _told(url: str) -> Iterator[None]:
-    """Convert what fsspec raises into an error of one line."""
+    """Convert errors of fsspec into an error of one line."""
     try:
         yield
     except GdbheapError:
@@ -170,5 +175,5 @@ def _told(url: str) -> Iterator[None]:
         raise not_written(url, error) from None
     except ImportError as error:
         raise Unsupported(f"{one_line(url)}: {one_line(error)}") from None
-    except Exception as error:  # Each of fsspec's systems has errors of its own, botocore's among them.
+    except Exception as error:  # Each of fsspec's file systems may raise errors of its own, such as botocore's.
         raise UsageError(f"{one_line(url)} cannot be written: {one_line(error)}") from None

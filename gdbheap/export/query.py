@@ -1,4 +1,4 @@
-"""Run queries over tables with DuckDB, which is imported on use. A query can read the tables and nothing else."""
+"""Run queries over the tables with DuckDB, which is imported on use. A query can read the tables and nothing else."""
 
 from __future__ import annotations
 
@@ -27,28 +27,29 @@ from gdbheap.host.headroom import room_for_copy
 __all__ = ["Answered", "QueryColumn", "query"]
 
 TYPES = {INTEGER: "BIGINT", TEXT: "VARCHAR", REAL: "DOUBLE", FLAG: "BOOLEAN"}
-# Prevent a query from loading extensions from this machine or the network, and from writing temporary files to the
-# working directory.
+# Settings that keep a query from loading extensions from this machine or the network, and from writing temporary files
+# to the working directory.
 BEFORE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "temp_directory": ""}
-# Queries that list the tables, and DuckDB's message for a missing table.
+# Matches queries that list the tables; and DuckDB's message for a missing table.
 LISTING = re.compile(
     r"\bshow\s+(all\s+)?tables\b|\binformation_schema\b|\bduckdb_(tables|views|columns)\b|^\s*describe\W*$", re.I
 )
 UNKNOWN = re.compile(r"Table with name (?P<name>.+?) does not exist")
-# The least memory for DuckDB, and the memory of a small value in an answer, both in bytes.
+# The least memory that DuckDB gets, and the memory that a small value takes in an answer, both in bytes.
 LEAST, CELL = 64 << 20, 64
-# Seconds between two checks for a signal while DuckDB works.
+# While DuckDB works, gdbheap checks for a signal every so many seconds.
 HEARD = 0.1
-# For a batch of equal rows, an export writes some 1,100 bytes a column: with four columns at most 63 rows a byte.
+# If all rows of a batch are equal, an export writes about 1,100 bytes for each column. With four columns that is at
+# most 63 rows for each byte, which is below this limit.
 MOST_ROWS_A_BYTE = 100
-# A row for each file with rows: whether its pages are compressed as ours are, and how many rows its groups claim.
+# One row for each file that has rows: whether its pages are compressed as in an export, and how many rows it claims.
 ROWS_OF_PARQUET = """
     SELECT file_name, bool_and(packed AND rows >= 0), sum(rows) FROM (
         SELECT file_name, max(row_group_num_rows) AS rows,
             bool_and(coalesce(compression IN ('ZSTD', 'UNCOMPRESSED'), false)) AS packed
         FROM parquet_metadata({paths}) GROUP BY file_name, row_group_id
     ) GROUP BY file_name"""
-# A row for each file: whether no column is nested in another one or has several values in a row.
+# One row for each file: whether all columns are flat, that is, not nested and with one value in each row.
 COLUMNS_OF_PARQUET = """
     SELECT file_name, count(*) FILTER (num_children > 0) = 1
         AND bool_and(coalesce(repetition_type, '') != 'REPEATED' OR num_children > 0)
@@ -58,7 +59,7 @@ AFTER = ("SET enable_external_access = false", "SET lock_configuration = true")
 
 @dataclass(frozen=True)
 class QueryColumn:
-    """A column of an answer, with DuckDB's type for it."""
+    """A column of a query's answer. ``sql_type``: DuckDB's type of its values."""
 
     name: str
     sql_type: str
@@ -66,14 +67,17 @@ class QueryColumn:
 
 @dataclass(frozen=True)
 class Answered:
-    """The answer of ``gdbheap sql``; all values in its rows can be written as JSON."""
+    """The answer of ``gdbheap sql``. All values in its rows can be written as JSON."""
 
     columns: list[QueryColumn]
     rows: list[list[Any]]
 
 
 def query(source: Source, text: str, graph: bool | None = None) -> Answered:
-    """Return the answer of one query. Raises UsageError for a faulty query, Unsupported if a library is missing."""
+    """Run one query and return its answer.
+
+    ``graph``: whether to build the graph of references; None: if the query needs it. Raises UsageError for a faulty
+    query, Unsupported if a library is missing."""
     duckdb = _duckdb()
     room = max(LEAST, room_for_copy())
     config = {**BEFORE, "memory_limit": f"{room}B"}
@@ -95,7 +99,8 @@ def query(source: Source, text: str, graph: bool | None = None) -> Answered:
 
 
 def _list(database: Any, source: Source, held: ExitStack) -> None:
-    """Create the tables that exist: with rows if the source is quickly read, without rows for a process or a core."""
+    """Create the tables that a list of tables shows. They have rows unless the source is a process or a core, which
+    would take long to read."""
     found = source.gather(ALL, None).tables if source.is_kept else {}
     if source.folder is not None:
         files = held.enter_context(ExportedFiles(source.folder))
@@ -119,13 +124,13 @@ def _duckdb() -> Any:
 
 
 def _named(database: Any, duckdb: Any, text: str) -> set[str]:
-    """Return the tables that a query names. Raises UsageError for anything but a single query."""
+    """Return the names of the tables that a query uses. Raises UsageError for anything but a single query."""
     statements = _checked(duckdb, lambda: database.extract_statements(text))
     if len(statements) != 1:
-        raise UsageError(f"gdbheap sql: one query at a time, not {len(statements)}")
-    # EXPORT DATABASE creates a folder before it finds that it may not.
+        raise UsageError(f"gdbheap sql: give one query at a time, not {len(statements)}")
+    # EXPORT DATABASE creates a folder before it fails for lack of access.
     if statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI):
-        raise UsageError("gdbheap sql: only queries: SELECT, FROM, WITH, PIVOT, SUMMARIZE, DESCRIBE")
+        raise UsageError("gdbheap sql: give a query: SELECT, FROM, WITH, PIVOT, SUMMARIZE, DESCRIBE")
     known = {table.name for table in TABLES}
     words = known & set(re.findall(r"\w+", text.lower()))
     if "query" in text.lower():
@@ -133,12 +138,13 @@ def _named(database: Any, duckdb: Any, text: str) -> set[str]:
     try:
         return known & {name.lower() for name in database.get_table_names(text)}
     except duckdb.Error:
-        # Some statements cannot be analysed (PIVOT): then take every table whose name occurs in the text.
+        # DuckDB cannot analyse some statements (PIVOT). Then take every table whose name is in the text.
         return words
 
 
 def _ask(database: Any, duckdb: Any, text: str, room: int) -> Answered:
-    """Run the query on a thread of its own, because DuckDB blocks the signal of Ctrl-C while it works."""
+    """Run the query in a separate thread, because DuckDB blocks the signal of Ctrl-C in the thread in which it
+    works."""
     stopped = Event()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(_answered, database, duckdb, text, room, stopped)
@@ -147,7 +153,7 @@ def _ask(database: Any, duckdb: Any, text: str, room: int) -> Answered:
                 wait([answer], HEARD)
         except BaseException:
             stopped.set()
-            # An interrupt before the query begins has no effect, so repeat it.
+            # An interrupt has no effect before the query has begun, so repeat it.
             while not answer.done():
                 database.interrupt()
                 wait([answer], HEARD)
@@ -164,21 +170,23 @@ def _answered(database: Any, duckdb: Any, text: str, room: int, stopped: Event) 
 
 
 def _rows(fetch: Callable[[], Any], room: int, stopped: Event) -> list[list[Any]]:
-    """Return all rows, or fewer if the query was interrupted. Raises GdbheapError if they take more than ``room``
+    """Return all rows, or fewer if the query was interrupted. Raises GdbheapError if the rows take more than ``room``
     bytes."""
     rows: list[list[Any]] = []
     size = 0
-    # One by one: a file may claim a long text for each of many rows.
+    # Fetch one row at a time: a file may claim a long text for each of many rows.
     while not stopped.is_set() and (row := fetch()) is not None:
         rows.append([_plain(value) for value in row])
         size += sum(map(_size, rows[-1]))
         if size > room:
-            raise GdbheapError(f"gdbheap sql: there is memory for {len(rows):,} rows, and there are more: add LIMIT")
+            raise GdbheapError(
+                f"gdbheap sql: the result has more than the {len(rows):,} rows that fit into memory: add LIMIT"
+            )
     return rows
 
 
 def _size(value: Any) -> int:
-    """Return about how many bytes a value takes until it is printed."""
+    """Return roughly how many bytes a value takes in memory until it is printed."""
     if isinstance(value, list):
         return CELL + sum(map(_size, value))
     if isinstance(value, dict):
@@ -187,22 +195,22 @@ def _size(value: Any) -> int:
 
 
 def _checked(duckdb: Any, ask: Callable[[], Any]) -> Any:
-    """Call a function of DuckDB, and convert its errors into a UsageError of one line. It also raises ValueErrors, for
-    invalid text."""
+    """Call a function of DuckDB. Convert its errors, and the ValueErrors that it raises for invalid text, into a
+    UsageError of one line."""
     try:
         return ask()
     except (duckdb.Error, ValueError, OverflowError) as error:
-        # After its first line DuckDB shows the query, and Arrow appends where the error was met.
+        # After the first line DuckDB shows the query. Arrow appends where the error occurred.
         reason = str(error).strip().split("\n\n")[0].split(". Detail: Python exception")[0]
         unknown = UNKNOWN.search(reason)
         if unknown is not None:
-            # DuckDB would suggest names of its own.
-            reason = f"{unknown[0]}: there are {', '.join(table.name for table in TABLES)}"
+            # DuckDB's own suggestions would include internal names.
+            reason = f"{unknown[0]}: the tables are {', '.join(table.name for table in TABLES)}"
         raise UsageError(f"gdbheap sql: {one_line(reason)}") from None
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that can be written as JSON."""
+    """Return a value in a form that can be written as JSON."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -222,7 +230,8 @@ def _fill(database: Any, table: Table, batches: Batches) -> None:
 
 
 def _open_folder(database: Any, files: ExportedFiles, named: Collection[str]) -> None:
-    """Create views of an exported folder's files. Raises UsageError for missing tables."""
+    """Create a view for each of these tables, of the files in an export folder. Raises UsageError if a table is
+    missing."""
     _refuse_missing(set(named) - _open_all(database, files, named), one_line(files.folder))
     database.execute(f"SET allowed_paths = [{', '.join(map(_quoted, files.paths))}]")
 
@@ -256,7 +265,8 @@ def _open(database: Any, files: ExportedFiles, name: str, stored: StoredTables) 
 
 
 def _copy(database: Any, stored: StoredTables, table: Table) -> bool:
-    """Copy a table from SQLite; DuckDB itself would have to download an extension. Returns whether the table exists."""
+    """Copy a table from the SQLite database; to read it directly, DuckDB would have to download an extension. Return
+    whether the database has the table."""
     found = stored.batches(table)
     if found is None:
         return False
@@ -269,8 +279,10 @@ def _copy(database: Any, stored: StoredTables, table: Table) -> bool:
 
 
 def _check_parquet(database: Any, files: ExportedFiles, paths: Sequence[str]) -> None:
-    """Raise UsageError for a file that claims more rows than an export could have put into its bytes, or whose columns
-    or compression no export writes: a few bytes may claim billions of rows, also as items of lists."""
+    """Raise UsageError if an export cannot have written one of these files: it claims too many rows for its size, or
+    its columns or compression are of another kind.
+
+    A few bytes can claim billions of rows, also as items of lists."""
 
     def asked(query: str) -> Any:
         return _checked(_duckdb(), lambda: database.execute(query.format(paths=_listed(paths))).fetchall())
@@ -283,7 +295,7 @@ def _check_parquet(database: Any, files: ExportedFiles, paths: Sequence[str]) ->
         if not (is_ours and is_flat):
             raise UsageError(f"gdbheap sql: {whole} is not a table that gdbheap wrote")
         if count > MOST_ROWS_A_BYTE * size:
-            raise UsageError(f"gdbheap sql: {whole} is damaged: it claims {count:,} rows, and has {size:,} bytes")
+            raise UsageError(f"gdbheap sql: {whole} is damaged: it claims {count:,} rows in {size:,} bytes")
 
 
 def _listed(paths: Sequence[str]) -> str:
@@ -291,10 +303,11 @@ def _listed(paths: Sequence[str]) -> str:
 
 
 def _plain_path(path: str) -> str:
-    """Return a path without pattern characters, which DuckDB cannot escape. Raises UsageError for any other."""
+    """Return the path unchanged. Raises UsageError if it contains a pattern character, which DuckDB gives no way to
+    escape."""
     if set(path) & set("*?["):
         raise UsageError(
-            f"gdbheap sql: {one_line(path)} has a character that DuckDB takes for a pattern: rename the folder"
+            f"gdbheap sql: {one_line(path)} has a character that DuckDB reads as a pattern: rename the folder"
         )
     return path
 

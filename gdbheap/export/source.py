@@ -1,4 +1,4 @@
-"""A source of tables: a process or core still to be read, a snapshot, or an exported folder."""
+"""A source of tables: a process or core that is yet to be read, a snapshot, or an export folder."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["Source"]
 
 @dataclass(frozen=True)
 class Source:
-    """A source of tables. ``name``: as it was typed.
+    """A source of tables.
 
-    ``gather``: reads the tables with these names (of ``declaration.TABLES``), with the graph of references (True),
-    without (False), or if that is quick (None). ``folder``: of an export, if it is one. ``is_kept``: the source is
-    quickly read, and may lack tables."""
+    ``name``: as the user typed it; ``gather``: reads the tables with these names (of ``declaration.TABLES``), with the
+    graph of references (True), without (False), or with it if it is quick to build (None); ``folder``: of an export,
+    None for other sources; ``is_kept``: the source is already stored, so it is quick to read, and may lack tables."""
 
     name: str
     gather: Callable[[Collection[str], bool | None], Gathered]

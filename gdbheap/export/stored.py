@@ -1,4 +1,4 @@
-"""Read the rows of a database that an export wrote, and that somebody may have changed since to harm its readers."""
+"""Read tables from a database that an export wrote. Somebody may have changed the database to harm its readers."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ __all__ = ["StoredTables"]
 
 MAGIC = b"SQLite format 3\0"
 PIECE = 1 << 20
-# The longest text that a table may have; where SQLite has no such limit, rows are fetched one at a time.
+# The longest text that a table may have. Older versions of sqlite3 cannot set this limit: then rows are fetched one at
+# a time.
 LONGEST = 1 << 20
 HAS_LIMIT = sys.version_info >= (3, 11)
 ROWS = 64 if HAS_LIMIT else 1
-# The most characters of text in a batch.
+# The most characters of text in one batch.
 BATCH_SIZE = 32 << 20
-# How many of SQLite's steps, in thousands, listing the tables may take.
+# To list the tables, SQLite may take STEPS * STEP of its steps.
 STEP, STEPS = 1000, 2000
 KINDS = {INTEGER: int, TEXT: str, REAL: float, FLAG: int}
 CREATED = re.compile(r'CREATE TABLE "\w+" \(("\w+" [A-Z]+(?: NOT NULL)?(?:, "\w+" [A-Z]+(?: NOT NULL)?)*)\)')
 
 
 class StoredTables:
-    """A reader of the tables in a database file, through a private copy that is made on first use. ``opened``: opens
-    the file ``path``."""
+    """Reads tables of a database file, through a private copy that is made on first use. ``opened``: a function that
+    opens the file ``path``."""
 
     def __init__(self, path: str, opened: Callable[[], BinaryIO]) -> None:
         self._path, self._source = path, opened
@@ -51,10 +52,10 @@ class StoredTables:
         self._stack.close()
 
     def batches(self, table: Table) -> Iterator[Batch] | None:
-        """Return the rows of a table, or None if the database lacks it.
+        """Return the rows of a table in batches; None if the database does not contain it.
 
-        Raises UsageError for a table that no export wrote, also while the rows are read, and GdbheapError if there is
-        no room for the copy."""
+        Raises UsageError if no export can have written the table (also while the rows are read), and GdbheapError if
+        there is no room for the copy."""
         try:
             if self._database is None:
                 self._database = self._opened()
@@ -63,8 +64,8 @@ class StoredTables:
             self._fail(error)
 
     def _opened(self) -> sqlite3.Connection:
-        """Copy and open the database: SQLite creates files next to a database, and reads those that others put
-        there."""
+        """Copy the database and open the copy. SQLite creates files next to a database, and would read files that
+        somebody else has put there."""
         folder = self._stack.enter_context(temporary_folder())
         path = os.path.join(folder, "copy")
         with self._source() as source, open(path, "xb") as copy:
@@ -82,28 +83,29 @@ class StoredTables:
         left, holes = self._size, 0
         if left > disk_left(copy.fileno()):
             raise GdbheapError(
-                f"{one_line(self._path)} is copied before it is read, and there is no room for its"
-                f" {left >> 20:,} MiB: set TMPDIR to a folder with more"
+                f"{one_line(self._path)} must be copied before it is read, and the disk has no room for its"
+                f" {left >> 20:,} MiB: set TMPDIR to a folder with more room"
             )
         if source.read(len(MAGIC)) != MAGIC:
-            raise ValueError("it is no database of SQLite")
+            raise ValueError("it is not an SQLite database")
         source.seek(0)
         while left and (piece := source.read(min(PIECE, left))):
             left -= len(piece)
             if any(piece):
                 copy.write(piece)
             else:
-                # A file may have holes that would fill the disk. No row is in a hole.
+                # A file may have holes that would fill the disk. No row is in a hole, so the copy gets a hole too.
                 copy.seek(len(piece), os.SEEK_CUR)
                 holes += len(piece)
         copy.truncate(self._size - left)
         self._size -= holes
 
     def _has(self, database: sqlite3.Connection, table: Table) -> bool:
-        """Return whether the table exists, within a bounded number of steps: pages may refer back to themselves."""
+        """Return whether the table exists. The number of steps is limited, because the database's pages may form a
+        circle."""
         self._steps = 0
         database.set_progress_handler(self._step, STEP)
-        # Allow no view, virtual table or generated column, so that only stored data is read.
+        # Refuse views, virtual tables and generated columns, so that only stored data is read.
         query = "SELECT type, sql FROM sqlite_master WHERE name = ? COLLATE NOCASE"
         found = database.execute(query, (table.name,)).fetchmany(2)
         database.set_progress_handler(None, 0)
@@ -129,7 +131,7 @@ class StoredTables:
         while found := rows.fetchmany(ROWS):
             size = self._checked(table, found)
             texts, total = texts + size, total + size + len(found) * len(names.split())
-            # References between pages may form circles, so that pages are read again and again.
+            # Pages may form a circle, so that they are read again and again.
             if total > self._size:
                 self._refuse(table)
             held += found
@@ -140,8 +142,8 @@ class StoredTables:
             yield _batch(table, held)
 
     def _checked(self, table: Table, rows: Sequence[Sequence[Any]]) -> int:
-        """Check the rows and return the total length of their texts. Raises UsageError for a value that its column
-        cannot have."""
+        """Check the rows. Return the total length of their texts. Raises UsageError for a value that its column cannot
+        have."""
         size = 0
         for column, cells in zip(table.columns, zip(*rows)):
             if not set(map(type, cells)) <= _types(column):
@@ -154,7 +156,7 @@ class StoredTables:
         raise UsageError(f"{one_line(self._path)}: {table.name} is not a table that gdbheap wrote")
 
     def _fail(self, error: Exception) -> NoReturn:
-        # Python drops the exception of a signal handler while SQLite asks whether to go on.
+        # While SQLite asks whether to go on, Python drops the exception of a signal handler.
         is_interrupted = str(error) == "interrupted"
         if is_interrupted and self._steps <= STEPS:
             raise KeyboardInterrupt from None

@@ -23,16 +23,17 @@ PARQUET, CSV, SQLITE = "parquet", "csv", "sqlite"
 FORMATS = (PARQUET, CSV, SQLITE)
 DATABASE = "heap.sqlite"
 COMPRESSION = "zstd"
-# There are few types and roles of blocks.
+# So many texts are kept in a cache. There are few different types and roles of blocks.
 TEXTS_KEPT = 4000
-# Rows in one statement: SQLite before 3.32 binds at most 999 values, and no table has more than 20 columns.
+# The rows that one statement inserts. SQLite before 3.32 binds at most 999 values, and no table has more than 20
+# columns.
 TOGETHER = 48
 SQL_TYPES = {INTEGER: "INTEGER", TEXT: "TEXT", REAL: "REAL", FLAG: "INTEGER"}
 
 
 @dataclass(frozen=True)
 class Written:
-    """A table that was written: its number of rows, and its file's name in the folder."""
+    """A table that was written. ``rows``: their number; ``file``: the name of its file in the export folder."""
 
     name: str
     rows: int
@@ -40,7 +41,7 @@ class Written:
 
 
 def file_of(form: str, table: str) -> str:
-    """Return the name of a table's file in an export folder."""
+    """Return the name of a table's file in an export folder. ``form``: one of FORMATS."""
     return DATABASE if form == SQLITE else f"{table}.{form}"
 
 
@@ -58,9 +59,11 @@ def write(
     without: Collection[str] = (),
     csv_safe: bool = False,
 ) -> list[Written]:
-    """Write one file for each table, or one database for all, without the columns in ``without``.
+    """Write each table to a file of its own or, as SQLite, all tables to one database. Leave out the columns in
+    ``without``.
 
-    ``csv_safe``: CSV for a spreadsheet. Raises OSError, sqlite3.Error, and Unsupported if a library is missing."""
+    ``csv_safe``: write CSV that is safe to open in a spreadsheet. Raises OSError, sqlite3.Error, and Unsupported if a
+    library is missing."""
     kept = (_without(table_of(name), batches, without) for name, batches in tables)
     if form == SQLITE:
         return _write_database(os.path.join(folder, DATABASE), kept)
@@ -91,7 +94,7 @@ def _write_parquet(path: str, table: Table, batches: Batches) -> int:
 
     schema, rows = encoded(schema_of(table)), 0
     texts = [column.name for column in table.columns if column.kind == TEXT]
-    # Numbers gain nothing from a dictionary; sizes and addresses are packed by their differences.
+    # Numbers gain nothing from a dictionary. Sizes and addresses are stored as differences.
     packed = {column.name: "DELTA_BINARY_PACKED" for column in table.columns if column.kind == INTEGER}
     with open(path, "wb") as stream, parquet.ParquetWriter(
         stream, schema, compression=COMPRESSION, use_dictionary=texts or False, column_encoding=packed or None,
@@ -123,7 +126,8 @@ def _csv_value(cell: Callable[[Any], Any], column: Column, values: Iterable[Any]
 
 
 def _storable_cells(column: Column, cells: Cells) -> Cells:
-    """Return the cells with texts that can be encoded: a target's may have characters that UTF-8 cannot."""
+    """Return the cells with texts that can be encoded. A target's texts may have characters that UTF-8 cannot
+    encode."""
     if column.kind != TEXT or isinstance(cells, Packed):
         return cells
     if isinstance(cells, Constant):
@@ -163,8 +167,10 @@ def _write_database(path: str, kept: Iterable[tuple[Table, Batches]]) -> list[Wr
 
 
 def _insert(database: sqlite3.Connection, table: Table, batch: Batch) -> None:
-    """Insert the rows of a batch. Many rows in one statement take a quarter of the time of single ones; a value that is
-    equal in each row is bound once."""
+    """Insert the rows of a batch.
+
+    Inserting many rows with one statement takes a quarter of the time. A column with the same value in each row is
+    bound only once for each statement."""
     columns = [_storable_cells(column, cells) for column, cells in zip(table.columns, batch.columns)]
     fixed = [place for place, cells in enumerate(columns) if isinstance(cells, Constant)]
     varied = [place for place in range(len(batch.columns)) if place not in fixed]
@@ -178,7 +184,8 @@ def _insert(database: sqlite3.Connection, table: Table, batch: Batch) -> None:
 
 
 def _insertion(table: Table, fixed: Sequence[int], varied: Sequence[int], rows: int) -> str:
-    """Return the statement that inserts this many rows; the parameters of the fixed columns come first."""
+    """Return the statement that inserts ``rows`` rows. The parameters of the ``fixed`` columns, which have the same
+    value in each row, come first."""
     lines, number = [], len(fixed)
     for _ in range(rows):
         of_column = {place: fixed.index(place) + 1 for place in fixed}

@@ -1,4 +1,4 @@
-"""Write every file of gdbheap in one way, which neither follows nor replaces files that other users planted.
+"""Write every file of gdbheap in one way, without following or replacing files that other users planted.
 
 A new file is written under a random name in its destination folder, with mode 0600, and renamed once it is complete.
 The folder is held by a descriptor from the first check to the rename. docs/setup.md has the rules for users.

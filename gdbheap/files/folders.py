@@ -55,12 +55,12 @@ class HeldFolder:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other users may add names to the folder, so that gdbheap must not replace files of others there."""
+        """Whether other users may add names to the folder, so that gdbheap must not replace their files there."""
         return self._kind != OWN
 
     @property
     def is_swappable(self) -> bool:
-        """Whether another user may rename the files that gdbheap puts there."""
+        """Whether another user may rename the files that gdbheap writes into the folder."""
         return self._kind == SWAPPABLE
 
     def check_writable(self) -> None:
@@ -76,27 +76,26 @@ class HeldFolder:
             raise refused(path, why_unsafe(os.readlink(f"/proc/self/fd/{self.number}"), os.fstat(self.number)))
 
     def status(self, name: str) -> os.stat_result | None:
-        """Return the status of the entry ``name``, of a link itself rather than its target; None if there is no such
-        entry."""
+        """Return the status of the entry ``name`` (of a link, its own, not its target's); None if there is none."""
         try:
             return os.stat(name, dir_fd=self.number, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     def make(self, name: str, mode: int = 0o700) -> HeldFolder:
-        """Create a subfolder with exactly this mode and return it, held. Raises OSError."""
+        """Create a subfolder with exactly this mode and return it, held open. Raises OSError."""
         os.mkdir(name, 0o700, dir_fd=self.number)
         made = self.find(name)
         # The user for whom sudo runs may replace the new folder by one of his own.
         if self.is_swappable and os.fstat(made.number).st_uid != os.geteuid():
             made.close()
-            raise PermissionError(errno.EPERM, "another user put a folder in the place of a new one", name)
+            raise PermissionError(errno.EPERM, "another user replaced the folder that gdbheap had just made", name)
         if mode != 0o700:
             os.chmod(f"/proc/self/fd/{made.number}", mode)
         return made
 
     def find(self, name: str) -> HeldFolder:
-        """Open an existing subfolder and return it, held; a link is refused. Raises OSError."""
+        """Open an existing subfolder and return it, held open; a link is refused. Raises OSError."""
         return HeldFolder(os.path.join(self.path, name), _step(self.number, name))
 
     def exchange(self, one: str, other: str) -> bool:
@@ -112,8 +111,9 @@ class HeldFolder:
         return error == 0
 
     def remove(self, name: str, kept: Collection[str] = ()) -> None:
-        """Remove the subfolder ``name`` and its files, except those in ``kept``. Errors are ignored: what cannot be
-        removed stays."""
+        """Remove the subfolder ``name`` and its files, except those in ``kept``.
+
+        Files that cannot be removed stay, without an error."""
         with suppress(OSError):
             number = _step(self.number, name)
             try:
@@ -142,7 +142,7 @@ def hold(path: str, folder: str, make: int | None = None) -> HeldFolder:
     """Open and return the folder into which the file ``path`` will be written.
 
     ``make``: create missing folders on the way, with the mode that suits files of mode ``make``. Raises UsageError if a
-    link on the way belongs to another user or others may plant names in the folder, and OSError."""
+    link on the way belongs to another user, or if others may plant names in the folder; OSError."""
     walk = _Walk(path, folder, make)
     try:
         walk.run()
@@ -212,16 +212,16 @@ class _Walk:
         if self._links > MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         if self._is_foreign:
-            raise refused(self._path, f"{name} is a link in another process's file system: name where it leads")
+            raise refused(self._path, f"{name} is a link in another process's file system: name the path behind it")
         is_own = kind_of_folder(self.number, os.fstat(self.number)) == OWN
         if not is_own and not (is_trusted(status.st_uid) and status.st_nlink == 1):
             owner = name_of_user(status.st_uid)
-            raise refused(self._path, f"{name} is a link that belongs to {owner}: name the folder that it leads to")
+            raise refused(self._path, f"{name} is a link that belongs to {owner}: name the folder behind the link")
 
     def _take(self, name: str, target: str, is_proc: bool) -> None:
         if (is_proc and target.startswith("/")) or not self._leads_to(name, target):
-            # The kernel's own links, such as /proc/PID/root, need not lead where their text says: they enter another
-            # tree.
+            # The kernel's own links, such as /proc/PID/root, may lead elsewhere than their text says: into another tree
+            # of folders.
             self._is_foreign = True
             self._go(os.open(name, STEP, dir_fd=self.number))
             return
@@ -245,5 +245,5 @@ def _parts(path: str) -> list[str]:
 
 
 def folder_mode(mode: int) -> int:
-    """Return the mode of a folder for files of this mode: whoever may read the files may also list the folder."""
+    """Return the mode of a folder for files of this mode: who may read the files may also list the folder."""
     return mode | (mode & 0o444) >> 2

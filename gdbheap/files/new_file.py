@@ -1,4 +1,4 @@
-"""New files, which are written under a random name and renamed when complete, or once their beginning is written."""
+"""New files, written under a random name and renamed once they are complete, or once their beginning is written."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gdbheap.files.special import duplicate, is_special, open_special, own_descr
 __all__ = ["NewFile", "check_writable", "replacing", "settle", "write_bytes", "write_text"]
 
 NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# Another user may create and remove a file of that name again and again.
+# How often to try again if another user keeps creating and removing a file with the wanted name.
 ROUNDS = 100
 
 
 class NewFile:
-    """A file being written through ``descriptor``, which ``put`` then renames to ``path``.
+    """A file that is written through ``descriptor`` under a random name; ``put`` renames it to ``path``.
 
-    If ``path`` is one of our own descriptors, a device or a pipe, the data goes directly there. Raises UsageError if
+    If ``path`` means one of our own descriptors, a device or a pipe, the data goes directly there. Raises UsageError if
     ``path`` may not be written, OSError, ValueError."""
 
     def __init__(self, path: str, mode: int = PRIVATE) -> None:
@@ -81,7 +81,7 @@ def _held(path: str) -> tuple[HeldFolder, str]:
     """Hold the folder of a file; return it with the file's name in it. Raises UsageError, OSError, ValueError."""
     folder, name = os.path.split(path)
     if name in ("", ".", ".."):
-        raise refused(path, "it is a folder" if path else "it has no name")
+        raise refused(path, "it is a folder" if path else "the path is empty")
     return hold(path, folder or "."), name
 
 
@@ -91,8 +91,9 @@ def _open_to_others(number: int, mode: int) -> None:
 
 
 def _checked(path: str, folder: HeldFolder, name: str) -> os.stat_result | None:
-    """Return the status of what ``name`` is now, None if absent. Raises UsageError if it may not be replaced or
-    written."""
+    """Return the status of the file ``name``; None if there is none.
+
+    Raises UsageError if the file may not be replaced or written."""
     status = folder.status(name)
     reason = None if status is None else _why_not(folder, name, status)
     if reason:
@@ -108,7 +109,7 @@ def _why_not(folder: HeldFolder, name: str, status: os.stat_result) -> str | Non
     if stat.S_ISLNK(status.st_mode) and status.st_uid != os.geteuid():
         return f"it is a link that belongs to {name_of_user(status.st_uid)}: choose another name"
     if stat.S_ISLNK(status.st_mode):
-        return "it is a link: name where it leads, or remove it"
+        return "it is a link: name the file that the link leads to, or remove the link"
     if folder.is_shared and status.st_uid != os.geteuid():
         return f"it belongs to {name_of_user(status.st_uid)}: choose another name"
     if folder.is_shared and status.st_nlink != 1:
@@ -117,11 +118,11 @@ def _why_not(folder: HeldFolder, name: str, status: os.stat_result) -> str | Non
 
 
 def _place(path: str, beside: str, source: int, folder: HeldFolder, name: str) -> None:
-    """Rename the file to ``name``. In a shared folder, a file that appears meanwhile is never replaced."""
+    """Rename the file ``beside`` to ``name``. In a shared folder, never replace a file that appears meanwhile."""
     for _ in range(ROUNDS):
         status = _checked(path, folder, name)
         if status is not None and is_special(status):
-            raise refused(path, "it became a device or a pipe meanwhile")
+            raise refused(path, "a device or a pipe has replaced it meanwhile")
         if status is None and folder.is_shared:
             try:
                 _link(beside, source, folder, name)
@@ -130,11 +131,11 @@ def _place(path: str, beside: str, source: int, folder: HeldFolder, name: str) -
         else:
             os.rename(beside, name, src_dir_fd=source, dst_dir_fd=folder.number)
         return
-    raise refused(path, "somebody else makes files of that name")
+    raise refused(path, "another program keeps creating files of that name")
 
 
 def _link(beside: str, source: int, folder: HeldFolder, name: str) -> None:
-    """Rename the file, but never over another file. Raises FileExistsError, OSError."""
+    """Rename the file ``beside`` to ``name``, but never over another file. Raises FileExistsError, OSError."""
     if folder.take_new(source, beside, name):
         return
     try:
@@ -150,7 +151,7 @@ def _link(beside: str, source: int, folder: HeldFolder, name: str) -> None:
 
 
 def check_writable(path: str) -> None:
-    """Check that ``path`` can be written, before work that takes long. Raises UsageError, NotPermitted if it cannot."""
+    """Raise UsageError or NotPermitted if ``path`` cannot be written. Called before work that takes long."""
     try:
         number = own_descriptor(path)
         if number is not None:
@@ -171,7 +172,7 @@ def check_writable(path: str) -> None:
 def replacing(path: str, mode: int = PRIVATE) -> Iterator[BinaryIO]:
     """Yield a binary stream whose content replaces ``path`` when the block ends.
 
-    Raises UsageError if ``path`` may not be written, and in place of an OSError or ValueError of the block."""
+    Raises UsageError if ``path`` may not be written; an OSError or ValueError in the block becomes a UsageError too."""
     try:
         with NewFile(path, mode) as new:
             with open(new.descriptor, "wb", closefd=False) as stream:
@@ -182,8 +183,9 @@ def replacing(path: str, mode: int = PRIVATE) -> Iterator[BinaryIO]:
 
 
 def settle(source: str, path: str, mode: int = PRIVATE, make: bool = False) -> None:
-    """Move a file out of a folder that only gdbheap writes to, under the rules for a new file. ``make``: create missing
-    folders on the way. Raises UsageError."""
+    """Move a file from a folder that only gdbheap writes to, to ``path``, under the rules for a new file.
+
+    ``make``: create missing folders on the way. Raises UsageError."""
     name = os.path.basename(path)
     try:
         number = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

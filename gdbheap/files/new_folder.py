@@ -60,13 +60,14 @@ def _named(path: str) -> str:
 
 
 def _check(path: str, parent: HeldFolder, name: str, is_ours: Callable[[str], bool]) -> bool:
-    """Return whether an older folder exists at ``name``. Raises UsageError if something is there that is not
-    replaced."""
+    """Return whether an older folder exists at ``name``.
+
+    Raises UsageError if this folder, or another kind of file there, may not be replaced."""
     status = parent.status(name)
     if status is None:
         return False
     if not stat.S_ISDIR(status.st_mode):
-        raise refused(path, "it is a link" if stat.S_ISLNK(status.st_mode) else "it is no folder")
+        raise refused(path, "it is a link" if stat.S_ISLNK(status.st_mode) else "it is not a folder")
     if parent.is_shared and status.st_uid != os.geteuid():
         raise refused(path, f"it belongs to {name_of_user(status.st_uid)}: choose another name")
     others = [entry for entry in _entries(parent, name) if not is_ours(entry)]
@@ -88,7 +89,7 @@ def replacing_folder(path: str, is_ours: Callable[[str], bool], mode: int = PRIV
     """Yield a new folder to write files into, which replaces ``path`` when the block ends.
 
     An older folder at ``path`` is replaced only if it holds nothing but files for which ``is_ours`` is true. Raises
-    UsageError, also in place of an OSError or ValueError of the block."""
+    UsageError; an OSError or ValueError in the block becomes a UsageError too."""
     above, name = os.path.split(_named(path))
     beside, older = random_name(), random_name()
     try:
@@ -109,8 +110,10 @@ def replacing_folder(path: str, is_ours: Callable[[str], bool], mode: int = PRIV
 
 
 def _filled(parent: HeldFolder, made: HeldFolder) -> Iterator[str]:
-    """Yield the path to write to: the new folder, or a temporary one if another user could swap the new folder for his
-    own, because SQLite opens its files by name. Files are copied from a temporary folder afterwards."""
+    """Yield the path of the folder to write into.
+
+    It is the new folder. But if another user could swap that for his own, it is a temporary folder, because SQLite
+    opens its files by name; the files are then copied from there into the new folder."""
     if not parent.is_swappable:
         yield f"/proc/self/fd/{made.number}"
         return
@@ -133,7 +136,7 @@ def _settle(folder: HeldFolder, mode: int) -> None:
         try:
             status = os.fstat(number)
             if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-                raise PermissionError(errno.EPERM, "a new folder has something else than new files in it", entry)
+                raise PermissionError(errno.EPERM, "the new folder contains a file not made by gdbheap", entry)
             os.fchmod(number, mode)
             os.fsync(number)
         finally:
@@ -146,8 +149,9 @@ def _settle(folder: HeldFolder, mode: int) -> None:
 def _exchange(
     path: str, parent: HeldFolder, name: str, beside: str, older: str, is_ours: Callable[[str], bool]
 ) -> None:
-    """Put the new folder in the place of an older one, if any. The older one then has the name ``beside`` or ``older``,
-    and the caller removes it."""
+    """Put the new folder in the place of an older one, if there is one.
+
+    The older folder then has the name ``beside`` or ``older``, and the caller removes it."""
     is_there = _check(path, parent, name, is_ours)
     if is_there and parent.exchange(beside, name):
         return
@@ -179,7 +183,7 @@ def make_folder(path: str, mode: int = PRIVATE) -> None:
 class PrivateFolder:
     """A folder of gdbheap's own files, to which nobody else may write.
 
-    ``inside``: its path through the open descriptor, which stays valid when the folder is renamed."""
+    ``inside``: a path through the open descriptor, which stays valid when the folder is renamed."""
 
     def __init__(self, path: str, is_new: bool) -> None:
         """Create the folder if ``is_new``, else open it. Raises FileExistsError, FileNotFoundError, UsageError,
@@ -198,7 +202,7 @@ class PrivateFolder:
         status = os.fstat(self._held.number)
         if status.st_uid != os.geteuid() or status.st_mode & OTHERS:
             self._held.close()
-            raise refused(path, "it is a folder that others may write to")
+            raise refused(path, "other users own this folder or may write to it")
 
     def close(self) -> None:
         """Close the descriptors; the files stay."""
@@ -206,7 +210,7 @@ class PrivateFolder:
         self._parent.close()
 
     def remove(self, kept: Collection[str] = ()) -> None:
-        """Remove the folder and its files, as far as possible. It stays if files in it are ``kept``."""
+        """Remove the folder and its files, as far as possible. Files in ``kept`` stay, and then the folder too."""
         self._parent.remove(self._name, kept)
 
 
@@ -229,7 +233,7 @@ def working_folder(path: str) -> Iterator[str]:
 def temporary_folder() -> Iterator[str]:
     """Create a private temporary folder for files that are opened by name, and yield its path.
 
-    It lies where nobody else can swap it for his own: in TMPDIR if that is safe, else in /tmp or /var/tmp. Raises
+    It is created where nobody else can swap it for his own: in TMPDIR if that is safe, else in /tmp or /var/tmp. Raises
     OSError."""
     with tempfile.TemporaryDirectory(prefix="gdbheap-", dir=_safe_place()) as folder:
         yield folder
@@ -243,4 +247,4 @@ def _safe_place() -> str:
                     return place
         except (UsageError, OSError, ValueError):
             continue
-    raise FileNotFoundError(errno.ENOENT, f"there is no folder for temporary files: none of {', '.join(WHERE)} is safe")
+    raise FileNotFoundError(errno.ENOENT, f"no folder is safe for temporary files, not even {' or '.join(WHERE)}")

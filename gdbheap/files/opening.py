@@ -1,4 +1,4 @@
-"""Existing files: one to append to, one that the user gave to read, and one that a target names."""
+"""Open existing files: to append, at a path that the user gave, and at a path that comes from a target."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
     "regular_descriptor",
 ]
 
-# f_type of file systems that are no storage (linux/magic.h): reading a file there makes the kernel or a device act.
+# The kinds (f_type) of file systems that do not store files: reading there makes the kernel or a device act.
 # autofs, binderfs, binfmt_misc, bpf, cgroup, configfs, debugfs, devpts, efivarfs, fusectl, mqueue, nfsd, proc, pstore,
 # resctrl, securityfs, selinuxfs, smackfs, sysfs, tracefs, usbdevfs, xenfs.
 KERNELS = frozenset({
@@ -46,9 +46,9 @@ Hold = Callable[[str], HeldFile]
 def hold_file(path: str, follows: bool = True) -> HeldFile:
     """Open a file with O_PATH and return it; the caller closes its descriptor.
 
-    The path may be any: it comes from the user, who may name any file, or from the kernel. Without ``follows`` a link
-    at its end is opened itself. Raises OSError (TimeoutError if the file system does not answer), ValueError."""
-    # A lone surrogate is in no path; the native half has no error for it.
+    The path comes from the kernel, or from the user, who may name any file. Without ``follows``, if the path ends in a
+    link, the link itself is opened. Raises OSError (TimeoutError if the file system does not answer), ValueError."""
+    # No path contains a lone surrogate; the native code has no error for one.
     os.fsencode(path)
     try:
         return _native.hold_file(path, follows)
@@ -57,9 +57,10 @@ def hold_file(path: str, follows: bool = True) -> HeldFile:
 
 
 def find_file(path: str, follows: bool = True) -> HeldFile | None:
-    """Return what is at a path, its descriptor closed; None if there is nothing, or the file system does not answer.
+    """Return what is at a path, its descriptor closed; None if there is nothing, or if the file system does not answer.
 
-    The path comes from the user, who may name any file. Without ``follows`` a link at its end is returned itself."""
+    The path comes from the user, who may name any file. Without ``follows``, if the path ends in a link, the link
+    itself is returned."""
     try:
         held = hold_file(path, follows)
     except (OSError, ValueError):
@@ -81,10 +82,10 @@ def is_folder(path: str) -> bool:
 
 
 def _said(error: OSError, path: str) -> OSError:
-    """Return the same error with the system's text for its errno."""
+    """Return an error with the same errno and the system's text for it."""
     if error.errno is None or "\0" in path:
-        return OSError(errno.EINVAL, "it is no path", path)
-    reason = "nobody answers for it" if error.errno == errno.ETIMEDOUT else os.strerror(error.errno)
+        return OSError(errno.EINVAL, "it is not a valid path", path)
+    reason = "its file system does not answer" if error.errno == errno.ETIMEDOUT else os.strerror(error.errno)
     return OSError(error.errno, reason, path)
 
 
@@ -109,7 +110,7 @@ def open_to_append(path: str, make: bool = False) -> int:
 
 def _why_not(status: os.stat_result) -> str | None:
     if not stat.S_ISREG(status.st_mode):
-        return "it is a link" if stat.S_ISLNK(status.st_mode) else "it is no regular file"
+        return "it is a link" if stat.S_ISLNK(status.st_mode) else "it is not a regular file"
     if status.st_uid != os.geteuid():
         return f"it belongs to {name_of_user(status.st_uid)}"
     return None if status.st_nlink == 1 else "it has another name elsewhere (a hard link)"
@@ -124,8 +125,9 @@ def open_to_read(path: str) -> BinaryIO:
 
 
 def open_inside(folder: int, name: str, path: str) -> BinaryIO:
-    """Open the regular file ``name`` in an open folder, without following links. ``path``: its name in messages. Raises
-    UsageError, OSError, ValueError."""
+    """Open the regular file ``name`` in an open folder, without following a link.
+
+    ``path``: the file's name in messages. Raises UsageError, OSError, ValueError."""
     return _checked(hold_file(_place(folder, name), False).descriptor, path)
 
 
@@ -146,14 +148,15 @@ def _place(folder: int, name: str) -> str:
 
 
 def _checked(held: int, path: str) -> BinaryIO:
-    """Open for reading the file held by the O_PATH descriptor ``held``, and close that. Raises UsageError for a file
-    that may not be opened."""
+    """Open for reading the file that the O_PATH descriptor ``held`` refers to, and close ``held``.
+
+    Raises UsageError for a file that may not be opened."""
     try:
         mode = os.fstat(held).st_mode
         if not stat.S_ISREG(mode) and not (stat.S_ISFIFO(mode) and own_descriptor(path) is not None):
-            raise UsageError(f"{one_line(path)} cannot be read: it is no regular file")
+            raise UsageError(f"{one_line(path)} cannot be read: it is not a regular file")
         if _native.filesystem_of(held) in KERNELS:
-            raise UsageError(f"{one_line(path)} cannot be read: it is a file of the kernel's own")
+            raise UsageError(f"{one_line(path)} cannot be read: it is in a file system of the kernel, such as /proc")
     except BaseException:
         os.close(held)
         raise
@@ -170,21 +173,21 @@ def open_regular(path: str, may_be_empty: bool = False, hold: Hold = hold_file) 
 def regular_descriptor(path: str, may_be_empty: bool = False, hold: Hold = hold_file) -> int:
     """Open a regular file and return a descriptor that reads it.
 
-    Anything else is refused: opening a device has effects, and a pipe's writer continues once it is opened. Files of
-    the kernel are refused too, because reading them may have effects: those of size 0 (/proc/kmsg) and those of its own
-    file systems (sysfs). ``may_be_empty`` allows both. Raises OSError (TimeoutError if the file system does not
-    answer), ValueError.
+    Files of other kinds are refused: opening a device has effects, and a pipe's writer continues once the pipe is
+    opened. Files of the kernel are refused too, because reading them may have effects: files of size 0 (/proc/kmsg),
+    and files in the kernel's own file systems (sysfs). ``may_be_empty`` allows both. Raises OSError (TimeoutError if
+    the file system does not answer), ValueError.
 
-    ``hold``: opens a path with O_PATH. A path that a target names must go through ``FileSystems.open``
+    ``hold``: opens a path with O_PATH. A path that comes from a target must go through ``FileSystems.open``
     (gdbheap.host)."""
     held = hold(path)
     try:
         if stat.S_ISDIR(held.mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat.S_ISREG(held.mode) or not (held.size or may_be_empty):
-            raise OSError(f"{one_line(path)} is not a regular file, or empty")
+            raise OSError(f"{one_line(path)} is empty, or not a regular file")
         if not may_be_empty and held.kind in KERNELS:
-            raise OSError(f"{one_line(path)} is a file of the kernel's own")
+            raise OSError(f"{one_line(path)} is in a file system of the kernel, such as /proc")
     except BaseException:
         os.close(held.descriptor)
         raise
@@ -192,12 +195,13 @@ def regular_descriptor(path: str, may_be_empty: bool = False, hold: Hold = hold_
 
 
 def _reopened(held: int, path: str) -> int:
-    """Open for reading exactly the file held by the O_PATH descriptor ``held``, even if ``path`` now names another, and
-    close ``held``."""
+    """Open for reading exactly the file that the O_PATH descriptor ``held`` refers to, and close ``held``.
+
+    The path may name another file by now."""
     try:
         return _native.reopen_file(held)
     except BlockingIOError:
         # EAGAIN would be reported as a lack of threads.
-        raise OSError(errno.EBUSY, "another process has a lease on it", path) from None
+        raise OSError(errno.EBUSY, "another process holds a lease on this file", path) from None
     except OSError as error:
         raise _said(error, path) from None

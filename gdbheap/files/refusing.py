@@ -19,7 +19,7 @@ def refused(path: str, reason: str) -> UsageError:
 
 
 def not_written(path: str, error: OSError | ValueError) -> UsageError:
-    """Return the error for a file that the system did not write."""
+    """Return the error for a file that the system could not write."""
     reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
     return refused(path, reason)
 
@@ -33,7 +33,7 @@ def no_place(path: str, folder: str, error: OSError) -> GdbheapError:
         return NotPermitted(f"{one_line(path)} cannot be written: user {os.geteuid()} may not write into {folder}")
     if isinstance(error, FileNotFoundError):
         return refused(path, f"there is no folder {folder}")
-    return refused(path, f"{folder} is no folder")
+    return refused(path, f"{folder} is not a folder")
 
 
 def name_of_user(uid: int) -> str:

@@ -22,8 +22,7 @@ WAIT_SECONDS = 0.05
 
 
 def own_descriptor(path: str) -> int | None:
-    """Return the descriptor of this process that a path such as /dev/stdout or /dev/fd/3 means; None for other
-    paths."""
+    """Return the descriptor of this process that a path such as /dev/stdout or /dev/fd/3 means; None for others."""
     try:
         found = DESCRIPTOR.fullmatch(os.path.abspath(path))
     except OSError:
@@ -35,7 +34,7 @@ def own_descriptor(path: str) -> int | None:
 
 
 def is_stream(path: str) -> bool:
-    """Return whether a path means one of our own descriptors, a device or a pipe, where no file is stored."""
+    """Return whether a path means one of gdbheap's own descriptors, a device or a pipe, so that no file is stored."""
     try:
         if own_descriptor(path) is not None:
             return True
@@ -47,7 +46,7 @@ def is_stream(path: str) -> bool:
 
 
 def duplicate(path: str, number: int) -> int:
-    """Return a duplicate of a descriptor that gdbheap was started with. Raises UsageError for any other, OSError."""
+    """Return a duplicate of a descriptor that gdbheap was started with. Raises UsageError for another one, OSError."""
     # Descriptors that gdbheap opens are close-on-exec; those that it was started with are not.
     if number >= len(STANDARD) and not os.get_inheritable(number):
         raise refused(path, f"gdbheap was not started with a descriptor {number}")
@@ -55,7 +54,7 @@ def duplicate(path: str, number: int) -> int:
 
 
 def is_special(status: os.stat_result) -> bool:
-    """Return whether a file is a device, a pipe or a socket, which is written in place and never replaced."""
+    """Return whether a file is a device, a pipe or a socket; these are written in place and never replaced."""
     return _is_special(status.st_mode)
 
 
@@ -64,7 +63,7 @@ def _is_special(mode: int) -> bool:
 
 
 def why_not_special(status: os.stat_result) -> str | None:
-    """Return why a special file is not written to; None if it may be."""
+    """Return why a device, pipe or socket must not be written to; None if it may be."""
     if stat.S_ISCHR(status.st_mode) and status.st_rdev == NOWHERE:
         return None
     if not stat.S_ISCHR(status.st_mode) and not stat.S_ISFIFO(status.st_mode):
@@ -76,7 +75,7 @@ def why_not_special(status: os.stat_result) -> str | None:
 
 
 def _terminal_owner(status: os.stat_result) -> int | None:
-    """Return the owner of the file if it is our own terminal, which sudo leaves to the user; else None."""
+    """Return the owner of the file if it is gdbheap's own terminal, which under sudo belongs to the user; else None."""
     for number in range(len(STANDARD)):
         try:
             own = os.fstat(number)
@@ -88,13 +87,15 @@ def _terminal_owner(status: os.stat_result) -> int | None:
 
 
 def open_special(path: str, folder: HeldFolder, name: str, status: os.stat_result) -> int:
-    """Open a device or a pipe for writing. For a pipe it waits until there is a reader; Ctrl-C interrupts that. Raises
-    UsageError, OSError."""
+    """Open a device or a pipe for writing.
+
+    For a pipe, wait until it has a reader; Ctrl-C interrupts the wait. Raises UsageError, OSError.
+    """
     number = _opened(folder, name)
     try:
         found = os.fstat(number)
         if not os.path.samestat(found, status):
-            raise refused(path, why_not_special(found) or "it became another file meanwhile")
+            raise refused(path, why_not_special(found) or "another file has replaced it meanwhile")
         os.set_blocking(number, True)
     except BaseException:
         os.close(number)

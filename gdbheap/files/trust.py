@@ -1,4 +1,4 @@
-"""Who else may put names into a folder, by its owner, its mode and its access list (ACL).
+"""Find out who else may put names into a folder, by its owner, its mode and its access list (ACL).
 
 Only root and the current user are trusted. When root works for another user through sudo (SUDO_UID), that user's
 folders are accepted, with the same care as a folder such as /tmp.
@@ -16,8 +16,8 @@ from gdbheap.files.refusing import name_of_user
 
 __all__ = ["OWN", "SHARED", "SWAPPABLE", "is_trusted", "kind_of_folder", "why_unsafe"]
 
-# OWN: nobody else may add names. SHARED: others may add names, but not touch ours. SWAPPABLE: one other user may do
-# both.
+# OWN: nobody else may add names. SHARED: others may add names, but not rename or remove ours. SWAPPABLE: one other user
+# may do both.
 OWN, SHARED, SWAPPABLE = "own", "shared", "swappable"
 GROUP_OR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 ACCESS_LIST = "system.posix_acl_access"
@@ -44,8 +44,10 @@ def _sudo_user() -> int | None:
 
 
 def kind_of_folder(folder: int, status: os.stat_result) -> str | None:
-    """Return OWN, SHARED or SWAPPABLE; None for a folder that is refused. ``folder``: its descriptor; ``status``: its
-    fstat."""
+    """Return OWN, SHARED or SWAPPABLE for a folder; None if the folder is refused.
+
+    ``folder``: the folder's descriptor; ``status``: its fstat.
+    """
     if not is_trusted(status.st_uid) and status.st_uid != _sudo_user():
         return None
     if _others_may_write(folder, status):
@@ -58,7 +60,7 @@ def why_unsafe(folder: str, status: os.stat_result) -> str:
     if not is_trusted(status.st_uid) and status.st_uid != _sudo_user():
         return f"{folder} belongs to {name_of_user(status.st_uid)}, who may plant files there: choose another folder"
     mode = stat.S_IMODE(status.st_mode)
-    return f"others may plant files in {folder} (mode {mode:04o}): choose another folder"
+    return f"other users may plant files in {folder} (mode {mode:04o}): choose another folder"
 
 
 def _others_may_write(folder: int, status: os.stat_result) -> bool:
@@ -67,8 +69,10 @@ def _others_may_write(folder: int, status: os.stat_result) -> bool:
 
 
 def _is_alone(folder: int, status: os.stat_result) -> bool:
-    """Return whether a folder's group has no members but its owner, root and us. False if there is an access list,
-    where the group bits are only a mask."""
+    """Return whether a folder's group has no members but the folder's owner, root and us.
+
+    False if there is an access list: then the group bits are only a mask.
+    """
     try:
         if not _is_own_group(status.st_uid, status.st_gid):
             return False
@@ -82,8 +86,9 @@ def _is_alone(folder: int, status: os.stat_result) -> bool:
 def _is_own_group(uid: int, gid: int) -> bool:
     """Return whether a group can have no accounts but the owner's, root's and ours.
 
-    Either the machine lists all accounts, or it is the private group that distributions create for each user. Raises
-    KeyError for an id or a member without an entry."""
+    This is so if its known members are only these, and either the machine lists all accounts, or the group is the
+    private one that distributions create for each user. Raises KeyError for an id or a member without an entry.
+    """
     import grp
     import pwd
 
@@ -96,8 +101,10 @@ def _is_own_group(uid: int, gid: int) -> bool:
 
 
 def _are_all_listed() -> bool:
-    """Return whether the machine's own files list all accounts: a directory service (LDAP) rarely lists its accounts
-    (nsswitch.conf(5))."""
+    """Return whether the machine's own files list all accounts (nsswitch.conf(5)).
+
+    A directory service (LDAP) rarely lists its accounts.
+    """
     try:
         with open(SWITCH, encoding="utf-8", errors="replace") as stream:
             lines = [line.partition("#")[0].partition(":") for line in stream]

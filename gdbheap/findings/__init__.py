@@ -1,6 +1,6 @@
 """Findings: memory that could be returned or avoided, with a folder for each finding of docs/findings.md.
 
-``rule.py`` makes a record. ``words.py`` makes its text and its advice; only the report imports that.
+``rule.py`` makes a finding's record. ``words.py`` makes its text and its advice; only the report imports ``words.py``.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ RULES: tuple[Rule, ...] = (
 
 
 def findings(evidence: Evidence) -> list[Finding]:
-    """Return what all rules find, the largest first; no byte is in two findings.
+    """Return what all rules find, the largest first; no byte counts in two findings.
 
-    A rule whose evidence cannot be read is skipped.
+    A rule is skipped if the data that it needs cannot be read.
     """
     found: list[Finding | Claim] = []
     for rule in RULES:

@@ -1,8 +1,8 @@
-"""Tell whether a large container has grown lately, from what memory shows of it.
+"""Find out whether a large container has grown lately, as far as its memory shows this.
 
 Pages that are still shared with a parent or child process were not written since the fork. CPython 3.6 to 3.13 records
-the last change of a dict: ``ma_version_tag`` is the value that a counter of all dicts' changes had then (PEP 509; bits
-below ``dict_version_unit`` are for watchers). Other containers record nothing.
+the last change of a dict: ``ma_version_tag`` is the value that a counter of all dicts' changes had at that change (PEP
+509; its bits below ``dict_version_unit`` are for watchers). Other containers record nothing.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MIN_ENTRIES, MIN_CHANGES = 20, 1000
 
 @dataclass(frozen=True)
 class Age:
-    """The number of dict changes since a container's own last change, and since the start of the interpreter.
+    """How long ago a container was last changed, measured in changes of all dicts.
 
-    ``changes`` counts those of other dicts since the container's last one; ``total`` those of all dicts. Both are
-    minimums, None if nothing shows them.
+    ``changes``: how often dicts were changed since the container's last change; ``total``: how often since the
+    interpreter's start. Both are minimums, None if nothing shows them.
     """
 
     changes: int | None = None
@@ -47,13 +47,13 @@ class Age:
 
 
 def is_shared(heap: Heap, start: int, end: int) -> bool:
-    """Return whether [start, end) has resident pages and all of them are shared with other processes."""
+    """Return whether [start, end) has resident pages, and other processes share all of these."""
     found = heap.target.sharing(start, end)
     return found is not None and found[0] == 0 and found[1] > 0
 
 
 def age_of(heap: Heap, objects: Objects, address: int, type_name: str) -> Age:
-    """Return the age of the container at ``address``, of type ``type_name``; unknown for anything but a dict."""
+    """Return the age of the container at ``address``, of type ``type_name``; it is unknown for all types but dict."""
     if type_name != "dict":
         return Age()
     own, latest = _version(objects, address), _latest(heap, objects)
@@ -63,7 +63,7 @@ def age_of(heap: Heap, objects: Objects, address: int, type_name: str) -> Age:
 
 
 def _version(objects: Objects, address: int) -> int | None:
-    """Return the number of the dict's last change; None if its Python release records none."""
+    """Return the number of a dict's last change; None if this release of Python records none, or it cannot be read."""
     at, unit = objects.release.get("ma_version_tag"), objects.release.get("dict_version_unit")
     if at is None or unit is None:
         return None
@@ -73,9 +73,9 @@ def _version(objects: Objects, address: int) -> int | None:
 
 
 def _latest(heap: Heap, objects: Objects) -> int | None:
-    """Return a change number that at least MIN_DICTS_THAT_EXCEED dicts reach; None if it cannot be found quickly.
+    """Return a change number that at least MIN_DICTS_THAT_EXCEED dicts have reached; None if it is not found quickly.
 
-    A block that only looks like a dict may have any number, so the largest ones are ignored.
+    A block that only looks like a dict may have any number, so the few largest numbers are ignored.
     """
     try:
         census = heap.python.census

@@ -1,4 +1,4 @@
-"""The record of a finding, and the evidence that all rules read."""
+"""The record of a finding, and the evidence that all rules use."""
 
 from __future__ import annotations
 
@@ -36,24 +36,25 @@ from gdbheap.targets.environment import executed_file
 from gdbheap.targets.ranges import Ranges, holds, subtract
 from gdbheap.text import Sentence
 
-# The graph is built for at most this many blocks, or more if a finding is likely: a quarter of a second, or half.
+# The graph of references is built for at most so many blocks, or so many if a finding is likely. This takes a quarter
+# of a second, or half a second.
 MAX_GRAPH_BLOCKS, MAX_LIKELY_GRAPH_BLOCKS = 250_000, 2_000_000
 MIN_FINDING_BYTES, MIN_PERCENT_OF_RSS = 4 << 20, 5
-# A sample of Python's objects may be too low by this factor.
+# A sample of Python's objects may give figures that are too low by this factor.
 SAMPLE_CAUTION = 2
-# Commands with longer lines are not shown, as nobody would copy them.
+# A line with a longer command is not shown, because nobody would copy it.
 MAX_LINE = 1000
-# Stands for a command line that gdbheap may not run with its own rights.
+# Stands for a command line that gdbheap should not run with its own rights.
 ANY_COMMAND = "COMMAND"
 UNLISTED = {"unlisted": True}
-"""The metadata of an integer that only the text needs; it is not among the JSON figures."""
+"""The metadata of an integer field that only the text needs; it is not among the JSON figures."""
 
 
 class Figures:
-    """The numbers and names that one rule found, from which its text (``findings/``) is made.
+    """The numbers and names that one rule found, from which its text is made.
 
-    Each rule has its own frozen dataclass. Integers without UNLISTED are the ``figures`` of JSON. ``ids``: the ids of
-    the findings that have these figures; an id may end in ``*``.
+    Each rule has its own frozen dataclass. Integer fields without UNLISTED are the ``figures`` of JSON. ``ids``: the
+    ids of the findings that have these figures; an id may end in ``*``.
     """
 
     ids: ClassVar[tuple[str, ...]]
@@ -65,7 +66,7 @@ class Figures:
 
     @property
     def listed(self) -> dict[str, int]:
-        """The ``figures`` of JSON, without unknown ones."""
+        """The ``figures`` of JSON: integers, without unknown ones."""
         names = (each.name for each in fields(self) if not each.metadata)  # type: ignore[arg-type]  # a dataclass
         return {name: value for name in names if type(value := getattr(self, name)) is int}
 
@@ -74,11 +75,11 @@ class Figures:
 class Finding:
     """Memory that advice could free, with the figures behind the advice.
 
-    ``bytes``: what the advice would free. The text and the advice are made in ``findings/`` (see ``FindingKeys``).
-    ``figures`` is a dict in a finding read from JSON that lacks figures for its text. ``within``, ``also_within``: ids
-    of findings in whose bytes some of these may lie. ``shared``: (id, bytes) of more specific findings that have these
-    bytes instead. ``alternatives``: findings that are not listed because this one has their bytes, but whose remedies
-    are named next to its own.
+    ``bytes``: what following the advice would free. The text and the advice are made in ``findings/`` (see
+    ``FindingKeys``). ``figures`` is a dict if the finding was read from JSON that lacks figures for its text.
+    ``within``, ``also_within``: ids of findings whose bytes may include some of these bytes. ``shared``: (id, bytes) of
+    more specific findings, for bytes that count there and not here. ``alternatives``: findings that are not listed
+    because their bytes count in this one; their remedies are named next to this one's.
     """
 
     id: str
@@ -94,7 +95,7 @@ class Finding:
 
     @staticmethod
     def hints_for(content: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the type of ``figures`` for the id, for ``records.from_json``."""
+        """Return the type of ``figures`` for a finding's id, for ``records.from_json``."""
         name = str(content.get("id"))
         kinds = [kind for kind in Figures.__subclasses__() if any(fnmatchcase(name, each) for each in kind.ids)]
         return {"figures": Union[(*kinds, dict[str, int])]}
@@ -106,16 +107,16 @@ class Finding:
 
     @property
     def rank(self) -> tuple[bool, int, bool]:
-        """A sort key: the largest first, certain before doubtful ones of equal size, and conditional ones last."""
+        """A sort key: largest first; certain ones before doubtful ones of equal size; conditional ones last of all."""
         conditional = isinstance(self.figures, Figures) and self.figures.conditional
         return conditional, -self.bytes, self.doubtful
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A finding with a function that returns its memory, called only if another finding may be about the same.
+    """A finding with a function that returns its memory. This is called only if another finding may overlap.
 
-    ``has_remedy``: its advice is worth naming next to that of a more specific finding about the same bytes.
+    ``has_remedy``: whether its advice is worth naming, if a more specific finding gets its bytes.
     """
 
     finding: Finding
@@ -124,10 +125,10 @@ class Claim:
 
 
 class Evidence:
-    """What the rules read: the target, and each owner's pages (see ``partition``).
+    """What the rules read: the target, and the sums of pages by their owner (see ``partition``).
 
-    ``detail``: rules may take longer. ``follows``: references are followed after the rules anyway, which also needs the
-    contents of C blocks.
+    ``detail``: whether rules may take longer. ``follows``: whether references will be followed after the rules anyway,
+    which also needs the contents of C blocks.
     """
 
     def __init__(self, heap: Heap, sums: Sums, detail: bool = False, follows: bool = False) -> None:
@@ -142,7 +143,7 @@ class Evidence:
 
     @property
     def rss(self) -> int:
-        """RSS without memory freed by MADV_FREE, which the kernel takes when it needs it; 0 if RSS is unknown."""
+        """RSS without memory freed by MADV_FREE, which the kernel takes back when it needs it; 0 if RSS is unknown."""
         rss = self.heap.target.rss
         return max(0, (rss.bytes or 0) - (rss.lazy or 0))
 
@@ -153,18 +154,18 @@ class Evidence:
 
     @cached_property
     def parent(self) -> int | None:
-        """The process from which the target was forked; None if it has ended or is unknown."""
+        """The id of the process from which the target was forked; None if that has ended or is unknown."""
         return forked_from(self.heap.target)
 
     @cached_property
     def python_parent(self) -> int | None:
-        """The parent of a forked Python, in which the use of an object copies its page; None for other programs."""
+        """The id of the parent if the target is a forked Python, in which uses of objects copy pages; else None."""
         is_python = self.parent is not None and or_none(lambda: self.heap.is_python)
         return self.parent if is_python else None
 
     @cached_property
     def other_ranges(self) -> dict[LineId, Ranges]:
-        """The ranges of memory outside the allocators' blocks, ascending, by their ledger line."""
+        """The ranges of memory outside the allocators' blocks, ascending, by the id of their ledger line."""
         found: defaultdict[LineId, Ranges] = defaultdict(list)
         for start, end, owner in other_pieces(self.heap):
             found[owner].append((start, end))
@@ -177,19 +178,19 @@ class Evidence:
         return size >= MIN_FINDING_BYTES and 100 * size >= MIN_PERCENT_OF_RSS * self.rss
 
     def lazily_freed(self, start: int, end: int) -> int:
-        """Return the largest number of resident bytes in [start, end) that MADV_FREE may have freed."""
+        """Return at most how many resident bytes in [start, end) MADV_FREE has freed."""
         parts = (size for first, last, size in self.heap.target.lazily_freed if first < end and start < last)
         return min(self.resident_of([(start, end)]), sum(parts))
 
     def server(self, *ids: str) -> str:
-        """Return the id of the first detected runtime among ``ids``; "" if there is none."""
+        """Return the first detected runtime whose id is among ``ids``, as this id; "" if there is none."""
         return next((runtime.kind.id for runtime in self.heap.runtimes if runtime.kind.id in ids), "")
 
     def measuring(self) -> list[str]:
         """Return commands that measure other settings and allocators, for a process that can be started again.
 
-        The program's own command line is named only if the process may do all that gdbheap may. A pasted line would
-        otherwise run another user's or a container's command with gdbheap's rights.
+        The lines contain the program's own command line only if the process may do all that gdbheap may. Otherwise a
+        pasted line would run a command of another user or a container with gdbheap's rights.
         """
         target = self.heap.target
         if target.remote or target.kind != "process" or not self.heap.disclosure.contents:
@@ -209,8 +210,8 @@ class Evidence:
     def line(self, noun: str, *options: str, calls: bool = False) -> list[str]:
         """Return a gdbheap command about this target, as a line to paste.
 
-        Empty if the process runs on another machine, or if the command ``calls`` into a process and the target is a
-        core.
+        Empty if the process runs on another machine, or if the command ``calls`` into a process and the target is not a
+        live process.
         """
         target = self.heap.target
         lines = [] if calls and target.kind != "process" else target.command_lines(noun, *options)
@@ -218,7 +219,7 @@ class Evidence:
 
     @cached_property
     def lines(self) -> list[LedgerLine]:
-        """The lines of the allocators that own bytes."""
+        """The ledger lines of the allocators."""
         return ledger_lines(self.heap.allocators)
 
     def of(self, *states: State) -> list[LineId]:
@@ -227,7 +228,7 @@ class Evidence:
 
     @cached_property
     def glibc(self) -> GlibcAllocator | None:
-        """glibc's malloc after its walk; None without it."""
+        """glibc's malloc, after its chunks were walked; None if there is none or it cannot be walked."""
         try:
             found = self.heap.allocator(GlibcAllocator)
             found.require_walk()
@@ -242,9 +243,9 @@ class Evidence:
 
     @cached_property
     def objects(self) -> Objects | None:
-        """Python's objects; None without them.
+        """Python's objects; None if there are none.
 
-        Also None if all blocks together do not deserve a finding, or if reading a sample takes long.
+        Also None if all blocks together are too small for a finding, or if reading a sample takes long.
         """
         heap = self.heap
         if heap.target.refusal is not None or heap.target.remote and not self.detail:
@@ -255,14 +256,14 @@ class Evidence:
 
     @cached_property
     def estimates(self) -> list[Estimate]:
-        """Estimates of Python's objects from a sample; empty without them."""
+        """Estimates of Python's objects by type, from a sample; empty without Python's objects."""
         return self.objects.estimate() if self.objects is not None else []
 
     @cached_property
     def _graph(self) -> _native.Graph | None:
-        """The graph of references; None without one.
+        """The graph of references; None if there is none.
 
-        Also None if it would take longer than all the rest, unless it is built after the rules anyway.
+        Also None if building it would take longer than everything else, unless it will be built after the rules anyway.
         """
         heap = self.heap
         if heap.target.refusal is not None or heap.target.remote and not self.detail or not self.worth(self.in_use):
@@ -272,26 +273,26 @@ class Evidence:
         return or_none(lambda: heap.references.graph) if is_likely else None
 
     def graph_of(self, most: int) -> References | None:
-        """Return the graph of Python's objects; None for more than ``most`` blocks or without a graph."""
+        """Return the graph of Python's objects; None if there is none, or if there are more than ``most`` blocks."""
         if self.objects is None or self.heap.used_blocks > most:
             return None
         return or_none(lambda: self.heap.python.references)
 
     @cached_property
     def unreachable(self) -> _native.Unreachable | None:
-        """The unreachable blocks, with one address of each kind; None without a complete graph."""
+        """The unreachable blocks, with one address of each kind; None unless the graph of references is complete."""
         graph = self._graph
         return None if graph is None or graph.is_cut else graph.unreachable(1, collector_facts(self.heap))
 
     def is_beside_malloc(self, addresses: Iterable[int]) -> bool:
-        """Return whether pymalloc handed out one of the blocks at these addresses without calling malloc for it."""
+        """Return whether pymalloc handed out any of the blocks at these addresses, without a call of malloc."""
         found = self.heap.find_allocator(PymallocAllocator)
         ranges = [] if found is None else found.ranges()
         return any(holds(ranges, address) for address in addresses)
 
     @cached_property
     def absent_unreached(self) -> int:
-        """The bytes of unreachable blocks that are not resident; they deserve no finding."""
+        """The bytes of unreachable blocks that are not resident; these do not count in a finding."""
         graph, heap = self._graph, self.heap
         if graph is None:
             return 0
@@ -301,16 +302,15 @@ class Evidence:
         return sum(block.bytes for (block, _number), phase in zip(known, phases) if phase == NOT_REACHED)
 
     def largest_blocks(self, least: int, most: int) -> list[tuple[int, int]]:
-        """Return (address, size) of the ``most`` largest blocks in use of at least ``least`` bytes, of any
-        allocator."""
+        """Return (address, size) of the ``most`` largest used blocks, of at least ``least`` bytes, of any allocator."""
         found = chain.from_iterable(allocator.largest_used(least, most) for allocator in self.heap.allocators)
         return sorted(found, key=lambda row: -row[1])[:most]
 
     @cached_property
     def large_holes(self) -> list[tuple[int, int]]:
-        """[start, end) of holes of 128 KiB or more, if ``mmap_threshold`` is above glibc's default.
+        """[start, end) of the holes of 128 KiB or more, if ``mmap_threshold`` is above glibc's default.
 
-        Empty if it is not, or residency is unknown.
+        Empty if the threshold is lower, or if residency is unknown.
         """
         pages, glibc = self.heap.target.pages, self.glibc
         par = glibc.malloc.par if glibc is not None else None
@@ -329,7 +329,7 @@ class Evidence:
         return 0 if pages is None else sum(pages.count(start, end).resident for start, end in ranges)
 
     def tops(self, main: bool) -> Ranges:
-        """Return the ranges of the top chunks: of the ``main`` arena, or of all others."""
+        """Return the ranges of the top chunks: that of the main arena if ``main``, else those of all other arenas."""
         glibc = self.glibc.malloc if self.glibc else None
         rows = [row for row in glibc.stretches if row.top and (row.arena == 0) == main] if glibc else []
         return sorted((glibc.arenas[row.arena].top, row.end) for row in rows) if glibc else []
@@ -352,9 +352,9 @@ class Evidence:
 
 
 def _where(proc: str | None, words: Sequence[str]) -> str:
-    """Return a comment that names the process's working folder; "" if it does not matter.
+    """Return a comment that names the process's working folder; "" if the folder does not matter.
 
-    It matters for a process on this machine if one of the words is a file in that folder and not in the current one.
+    It matters for a process on this machine if one of the words is a file in its folder, which is not the current one.
     """
     with suppress(OSError):
         folder = os.readlink(f"{PROC}/{proc}/cwd")

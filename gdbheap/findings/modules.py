@@ -1,4 +1,4 @@
-"""Name the modules whose memory a finding is about, if several modules bring an allocator."""
+"""Name the modules whose allocators have the memory of a finding, if several modules bring one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gdbheap.allocators.allocator import Allocator
 
 
 def largest_first(allocator: Allocator, counted: Iterable[tuple[tuple[int, int], int]]) -> list[str]:
-    """Return the modules whose allocators own the ranges, those with the most of the given bytes first."""
+    """Return the modules whose allocators own the ranges of ``counted``, the one with the most bytes first."""
     sums: Counter[str] = Counter()
     for (start, _end), size in counted:
         owner = allocator.owner_at(start) if size else None

@@ -1,4 +1,4 @@
-"""Settings that advice names, as lines to paste for a shell, systemd, Docker and Kubernetes."""
+"""Settings that advice names, and how to write them for a shell, systemd, Docker and Kubernetes."""
 
 from __future__ import annotations
 

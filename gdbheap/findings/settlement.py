@@ -1,4 +1,4 @@
-"""Make sure that no byte counts in two findings: the more specific finding about the same memory gets it."""
+"""Make sure that no byte counts in two findings: of two about the same memory, the more specific one gets it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from gdbheap.findings.settings import lines_to_paste
 from gdbheap.targets.ranges import Ranges, joined, subtract
 
 # The most specific first: findings that say why memory is there come before those that only say that it is there. A
-# finding that is not named here comes last.
+# finding that is not in this list comes last.
 ORDER = (
     "huge-pages", "sparse-huge-pages", "growing-buffers", "large-chunks", "main-top", "thread-tops", "free-chunks",
     "pymalloc-arenas", "mimalloc-empty", "jemalloc-unused", "tcmalloc-unused", "musl-mappings", "cached-",
     "fragmented-", "jemalloc-arenas", "runtime-", "other-held", "other-allocator", "stacks", "mapped-memory",
     "shared-memory", "mapped-files",
 )  # fmt: skip
-# A container's contents and unreachable objects may have unused room themselves. Objects and buffers of each kind may
-# be among the few blocks that pin pages and arenas. malloc_trim(0) does not return these pages, so no other finding
-# counts them.
+# The bytes of a finding may be among those of another. A container's contents and unreachable objects may have unused
+# capacity. Objects and buffers of each kind may be among the few blocks that pin pages and arenas. malloc_trim(0) does
+# not return these pages, so no other finding counts them.
 PINNED = ("pymalloc-arenas", "musl-mappings", "pinned-pages")
 CYCLES = ("cycles", "uncollectable-cycles")
-# The memory of these findings may belong to one variable.
+# The finding about a holder, such as a variable. The memory of many other findings may belong to it.
 HOLDER = "holder"
 MAY_LIE_IN = {
     "slack": (HOLDER, "leak-like", *CYCLES, *PINNED), "free-lists": PINNED, "cycles": PINNED,
@@ -37,17 +37,17 @@ MAY_LIE_IN = {
     **dict.fromkeys(("other-held", "mapped-memory", "shared-memory", "mapped-files", "postgresql-context"), (HOLDER,)),
     "stacks": (HOLDER,),
 }  # fmt: skip
-# A certain gain of at least 1/MIN_GAIN of a holder's bytes is worth more than knowing the holder.
+# A certain gain of at least 1/MIN_GAIN of a holder's bytes is listed before the holder.
 MIN_GAIN = 4
-# These findings say when bytes came, or which other process counts them, so they may overlap all others.
+# These findings say when memory came, or which other process counts it too, so they may overlap all other findings.
 OF_ALL = ("growing", "after-fork")
 
 
 class _Settled:
     """A finding that stays in the list.
 
-    ``memory``: where its bytes may be. ``own``: where they are assumed to be, without memory of the findings ``before``
-    it.
+    ``memory``: the ranges in which its bytes may be. ``own``: the ranges in which they are assumed to be, outside those
+    of the findings ``before`` it.
     """
 
     def __init__(self, evidence: Evidence, claim: Claim, before: list[_Settled]) -> None:
@@ -65,9 +65,10 @@ class _Settled:
 
 
 def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding]:
-    """Return the findings without the bytes of more specific ones, the largest first.
+    """Return the findings without bytes that more specific ones have, the largest first.
 
-    A finding with too little left is dropped and becomes an alternative of the one that has its bytes.
+    A finding with too few bytes left is dropped. If it has a remedy, it becomes an alternative of the finding with most
+    of its bytes.
     """
     kept: list[_Settled] = []
     for each in sorted(found, key=_rank):
@@ -78,9 +79,9 @@ def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding
 
 
 def ordered(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings by rank, but with certain gains before the holder whose bytes they are in.
+    """Return the findings by rank, but put certain gains before the holder that has their bytes.
 
-    That applies to gains of at least a quarter of the holder's bytes.
+    Only gains of at least a quarter of the holder's bytes are moved.
     """
     rows = sorted(findings, key=lambda finding: finding.rank)
     found: list[Finding] = []
@@ -96,9 +97,9 @@ def _gains_of(finding: Finding, holder: Finding) -> bool:
 
 
 def placed(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings in their order, each with the ids of those in whose bytes some of its own may lie.
+    """Return the findings in the same order, each with the ids of the findings whose bytes may include some of its own.
 
-    Of two findings about the same memory, only the holder's names the other.
+    If a holder's finding and a more specific one are about the same memory, only the holder's names the other.
     """
     names = [finding.id for finding in findings]
     same = next((_same(finding) for finding in findings if finding.id == HOLDER), None)
@@ -155,7 +156,7 @@ def _resident(evidence: Evidence, ranges: Ranges) -> int:
 
 
 def _first(evidence: Evidence, ranges: Ranges, size: int) -> Ranges:
-    """Return the first of the ranges that together have ``size`` resident bytes."""
+    """Return the first of the ranges, as far as they have ``size`` resident bytes in total."""
     found: Ranges = []
     for start, end in ranges:
         there = _resident(evidence, [(start, end)])
@@ -167,7 +168,7 @@ def _first(evidence: Evidence, ranges: Ranges, size: int) -> Ranges:
 
 
 def _cut(evidence: Evidence, start: int, end: int, size: int) -> int:
-    """Return the address, rounded to a page, before which [start, end) has ``size`` resident bytes."""
+    """Return the page boundary up to which [start, end) has at most ``size`` resident bytes."""
     page = evidence.heap.target.machine.page
     low, high = 0, (end - start) // page
     while low < high:
@@ -178,7 +179,7 @@ def _cut(evidence: Evidence, start: int, end: int, size: int) -> int:
 
 
 def _give_remedy(other: _Settled, claim: Claim) -> None:
-    """Add the remedy of a dropped finding to the one that has its bytes, unless that already has its settings."""
+    """Add the remedy of a dropped finding to the one that has its bytes, unless that one advises its settings."""
     finding, gone = other.finding, claim.finding
     is_advised = any(finding.environment.get(name) == value for name, value in gone.environment.items())
     if claim.has_remedy and not is_advised:

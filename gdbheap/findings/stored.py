@@ -17,9 +17,10 @@ OF_MALLOC = re.compile(r"[A-Z_]*MALLOC_[A-Z_]+=[a-z0-9_:,-]+|GLIBC_TUNABLES=glib
 
 
 def of_file(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings with lines to paste only for settings that advice may name.
+    """Return the findings of a file without their commands, and without settings that gdbheap would never advise.
 
-    Commands of the file are dropped, and so are findings without a text here, such as those of another release.
+    The remaining settings become lines to paste. Findings that this release has no text for are dropped, such as those
+    of another release.
     """
     return [_harmless(each) for each in findings if isinstance(each.figures, Figures)]
 
@@ -31,7 +32,7 @@ def _harmless(finding: Finding) -> Finding:
         for name, value in finding.environment.items()
         if (name, value) in known or OF_MALLOC.fullmatch(f"{name}={value}")
     }
-    # Only the remedy of an alternative is named.
+    # Of an alternative only the remedy is shown.
     others = [replace(each, commands=[], environment={}, alternatives=[])
               for each in finding.alternatives if isinstance(each.figures, Figures)]  # fmt: skip
     return replace(finding, environment=settings, commands=lines_to_paste(settings), alternatives=others)

@@ -27,9 +27,9 @@ def origin(par: MallocPar, value: int) -> Origin:
 
 
 def origin_in(target: Target, par: MallocPar, name: str) -> str:
-    """Return how the threshold ``name`` got its value: as ``origin`` says, or OWN.
+    """Return how the threshold ``name`` got its value: one of the results of ``origin``, or OWN.
 
-    OWN means that the program itself set another value than it was started with. No variable overrides mallopt().
+    OWN means that the program itself set another value than the one it was started with: mallopt() wins over variables.
     """
     value: int = getattr(par, name)
     found = origin(par, value)

@@ -1,4 +1,4 @@
-"""Fold holders whose names differ only in the thread or the mapping into one row, if there are many."""
+"""Merge rows of holders whose names differ only in the thread or the mapping, if there are many of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gdbheap.findings.holder.rule import MainHolder
 
 __all__ = ["fold_alike"]
 
-# The most similar rows that are listed one by one.
+# The most similar rows that stay separate.
 MOST_ALIKE = 5
 OF_THREAD = re.compile(r"^(stack|registers|thread-local data) of thread \d+")
 AT_PLACE = re.compile(r" at 0x[0-9a-f]+")
@@ -20,7 +20,7 @@ MANY = {"stack": "stacks", "registers": "registers", "thread-local data": "threa
 
 
 def fold_alike(rows: Sequence[MainHolder]) -> list[MainHolder]:
-    """Return the rows, with one row for more than MOST_ALIKE similar ones."""
+    """Return the rows; more than MOST_ALIKE similar ones become one row."""
     groups: defaultdict[tuple[str, str], list[MainHolder]] = defaultdict(list)
     for row in rows:
         groups[row.kind, _shape(row.path)].append(row)
@@ -28,7 +28,7 @@ def fold_alike(rows: Sequence[MainHolder]) -> list[MainHolder]:
 
 
 def _shape(path: str) -> str:
-    """Return the common part of the names of similar holders."""
+    """Return the part of a holder's name that similar holders have in common."""
     return AT_PLACE.sub("", OF_THREAD.sub(r"\1 of thread", path))
 
 

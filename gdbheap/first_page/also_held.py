@@ -1,4 +1,4 @@
-"""Compare what a holder reaches with what would be freed without it alone, and name the other holders of the rest."""
+"""Find what removing one holder alone would free, and who else holds the other memory that the holder reaches."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ from gdbheap.layout.asyncio import task_layout
 
 __all__ = ["with_others"]
 
-# A part of the text for a reference that only C code has a name for.
+# Part of a path's text, at a reference for which only C code has a name.
 NO_NAME = "holds it"
-# The part of a path's text that precedes blocks that only C code has names for.
+# The part of a path's text before blocks for which only C code has names.
 THROUGH = ", through "
-# The number of largest blocks that are searched for one of a global's.
+# How many of the largest blocks are searched for one that a global holds.
 MAX_LARGEST = 32
-# Tasks are mentioned from MIN_TASKS on, if they reach this share of what a holder has.
+# Tasks are mentioned from MIN_TASKS on, if they reach this percentage of the holder's bytes.
 MIN_TASKS, TASKS_PERCENT = 10, 50
 SUSPENDED = (TASK, GREENLET, *GENERATORS)
 
 
 @dataclass(frozen=True)
 class _Others:
-    """What would be freed without a holder alone, and whether that is most of what it reaches.
+    """What removing a holder alone would free (``retained``), and who else holds what the holder reaches.
 
-    If it is not, ``names`` are the other holders of the rest. ``together``: bytes that would be freed without all of
-    them, None if unknown. ``own``: other names of the holder itself.
+    ``alone``: whether ``retained`` is most of what the holder reaches. If not, ``names``: the other holders of the
+    remaining memory; ``together``: the bytes that removing all of these and the holder would free, None if unknown.
+    ``own``: other names of the holder itself.
     """
 
     retained: int
@@ -49,9 +50,9 @@ class _Others:
 
 
 def with_others(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
-    """Return the rows of holders with what would be freed without each alone, and with the other holders of the rest.
+    """Return the rows of holders, each with what removing it alone would free, and the other holders of its memory.
 
-    The tasks that reach most of what a holder has are added, too. Raises what the graph raises.
+    Rows also get the tasks that reach most of the holder's bytes. Raises what the graph raises.
     """
     if not rows or heap.references.graph.is_cut:
         return list(rows)
@@ -63,19 +64,21 @@ def with_others(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
 
 
 def _largest_block(heap: Heap, row: MainHolder, members: set[int]) -> int | None:
-    """Return the address of a global's largest block, if it is among the MAX_LARGEST largest of all and has no type.
-    None otherwise."""
+    """Return the address of a global's largest block if its type is unknown; else None.
+
+    None also if none of the global's blocks is among the MAX_LARGEST largest of all blocks.
+    """
     graph = heap.references.graph
     is_unknown = bool(members and row.parts) and row.parts[0].what.startswith(BLOCK)
     rows = graph.largest(0, MAX_LARGEST).rows if is_unknown else []
     chains = [(row.bytes, chain) for row in rows if members.intersection((chain := graph.chain(row.id))[:1])]
-    # Of equally large blocks, the one with the longest path says most.
+    # Of equally large blocks, take the one with the longest path, which says most.
     _size, chain = max(chains, key=lambda pair: (pair[0], len(pair[1])), default=(0, []))
     return heap.references.node(chain[-1]).address if chain else None
 
 
 def _members(heap: Heap, row: MainHolder) -> set[int]:
-    """Return the nodes that a row stands for: the object of a variable, or a global; none for other rows."""
+    """Return the nodes that a row stands for: a variable's object, or the roots of a global; none for other rows."""
     references = heap.references
     if row.kind == VARIABLE and row.address is not None:
         number = references.graph.find(row.address)
@@ -87,7 +90,7 @@ def _members(heap: Heap, row: MainHolder) -> set[int]:
 
 
 def _is_named(path: str, root: BlockRoot) -> bool:
-    """Return whether a row is about this global. The row's name may end with the type of what the global holds."""
+    """Return whether a row is about this global. The row's name may end with the type of what the global points to."""
     return root.kind == GLOBAL and (path == root.name or path.startswith(f"{root.name}: "))
 
 
@@ -104,16 +107,16 @@ def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
     retained, rest = found.retained, found.others
     if isinstance(paths, ObjectPaths):
         retained, rest = counted_others(paths.references, found)
-    # A row may be named by only the largest part of what it has.
+    # A row may have the name of only the largest part of its memory.
     held = min(found.bytes, row.bytes)
     aliases = list(_aliases(paths, found.aliases))
     if holds_alone(retained, held):
-        # A name inside of a loop or a frame is temporary: the program cannot drop it.
+        # A name inside a loop or a frame is temporary: the program cannot drop it.
         own = (source_path(path.expression) for path in aliases if path.expression is not None)
         return _Others(retained, own=[name for name in dict.fromkeys(own) if name != row.path][:MAX_OTHERS])
     ways = [_way_of(paths, other.id, other.target) for other in rest]
     names = [_holder_of(source_path(way.name)) for way in ways]
-    # A word of C code may be part of what the holder has.
+    # A word of C code may be a part of the holder's own memory.
     names += [_holder_of(source_path(name)) for name in map(in_a_line, aliases) if NO_NAME not in name]
     others = _folded(name for name in dict.fromkeys(names) if name not in ("", row.path))
     together = graph.also_held(members | {way.node for way in ways}, 0).retained if ways else 0
@@ -122,7 +125,7 @@ def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
 
 
 def _folded(names: Iterable[str]) -> list[str]:
-    """Return the names, merging those that differ only in subscripts, and those below another one."""
+    """Return the names; names that differ only in subscripts are merged, and names below another one are left out."""
     found: dict[str, set[str]] = {}
     for name in sorted(names, key=len):
         shape = without_subscripts(name)
@@ -132,12 +135,12 @@ def _folded(names: Iterable[str]) -> list[str]:
 
 
 def _holder_of(way: str) -> str:
-    """Return the path up to the last step with a name: blocks of C code follow it."""
+    """Return a path up to its last step with a name; blocks of C code may follow that."""
     return way.partition(THROUGH)[0].partition(f" {NO_NAME}")[0].rstrip()
 
 
 def _aliases(paths: Paths, references: Sequence[tuple[int, int]]) -> Iterator[Path]:
-    """Yield the paths of other references to the holder itself; a dict may refer to it by several keys."""
+    """Yield the paths of other references to the holder itself. A dict may refer to it by several keys."""
     graph = paths.references.graph
     for source, target in references:
         path = paths.path([*graph.chain(source), target])
@@ -149,8 +152,7 @@ def _aliases(paths: Paths, references: Sequence[tuple[int, int]]) -> Iterator[Pa
 
 
 def _keys(paths: Paths, source: int, target: int) -> list[str]:
-    """Return the names under which a dict, or the buffer of its keys, holds an object; none if the source is no
-    dict."""
+    """Return the names under which a dict, or its keys' buffer, holds an object; none if ``source`` is no dict."""
     holder, held = paths.references.owner_of(source), paths.references.node(target)
     if not isinstance(paths, ObjectPaths) or holder is None or not holder.type or paths.type_name(holder) != DICT:
         return []
@@ -159,9 +161,10 @@ def _keys(paths: Paths, source: int, target: int) -> list[str]:
 
 @dataclass(frozen=True)
 class _Way:
-    """A node that reaches what a holder has, and how it is reached.
+    """A node that reaches the same memory as a holder, and the path to it.
 
-    ``is_holder``: it is an object or a global, not a namespace or a stack, which hold much else.
+    ``is_holder``: whether the node is an object or a global. If not, it is a namespace or a stack, which also holds
+    much else.
     """
 
     node: int
@@ -181,8 +184,10 @@ def _way_of(paths: Paths, number: int, target: int) -> _Way:
 
 
 def _with_tasks(heap: Heap, rows: list[MainHolder], members: list[set[int]]) -> list[MainHolder]:
-    """Add to each row the kind and number of the tasks, or else of the suspended functions, that reach most of what it
-    has."""
+    """Add to each row the tasks that reach most of its memory: their kind and number.
+
+    If there are no such tasks, add suspended functions that do.
+    """
     graph = heap.python.references.graph
     found = list(rows)
     types_of = _kinds(heap)
@@ -203,7 +208,7 @@ def _with_tasks(heap: Heap, rows: list[MainHolder], members: list[set[int]]) -> 
 
 
 def _direct(heap: Heap, members: Iterable[int], objects: set[int]) -> int:
-    """Return how many of the objects are the row's own items, which others may reach by a shorter chain."""
+    """Return how many of ``objects`` are direct items of the row's nodes; shorter chains from others may reach them."""
     graph = heap.references.graph
     targets = {edge.target for number in members for edge in graph.edges(number)}
     buffers = [node.id for node in heap.references.nodes(list(targets)) if node.kind == "buffer"]
@@ -211,7 +216,7 @@ def _direct(heap: Heap, members: Iterable[int], objects: set[int]) -> int:
 
 
 def _kinds(heap: Heap) -> dict[str, set[int]]:
-    """Return the types of tasks and suspended functions that have objects, by kind, in the order of SUSPENDED."""
+    """Return the types of tasks and of suspended functions that have objects: by kind, in the order of SUSPENDED."""
     python, objects = heap.python, heap.python.objects
     if objects.release.get("gen_qualname") is None:
         # Python 2 has no tasks, and its generators are not read.
@@ -225,13 +230,13 @@ def _kinds(heap: Heap) -> dict[str, set[int]]:
 
 
 def _below(heap: Heap, numbers: Iterable[int]) -> int:
-    """Return the bytes that the shortest chains reach through these nodes, including the nodes themselves."""
+    """Return the bytes of these nodes and of all nodes whose shortest chains go through them."""
     shares = heap.references.graph.shares([(number, 0) for number in numbers], 0)
     return sum(share.group.bytes for share in shares if share.label == 0)
 
 
 def _counts(heap: Heap, members: Sequence[set[int]]) -> list[Counter[int]]:
-    """Return how many objects of each type the shortest chains reach through the nodes of each row."""
+    """Return for each row, by type, the number of objects whose shortest chains go through the row's nodes."""
     seeds = [(number, place) for place, nodes in enumerate(members) for number in nodes]
     counts: list[Counter[int]] = [Counter() for _row in members]
     for share in heap.references.graph.shares(seeds, 0):

@@ -1,4 +1,4 @@
-"""Check the advised settings: with which of them the program was started, and whether they are in force."""
+"""Check the settings that gdbheap advises: find out which were given to the program, and which are in force."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ About = Literal["large-holes", "tops", "thread-tops", "huge-pages"]
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of malloc, by a variable of its own or in GLIBC_TUNABLES.
+    """One setting of glibc's malloc, from a variable of its own or from GLIBC_TUNABLES.
 
-    ``how``: "set", "default" or "risen". ``memory``: the memory that it affects: "large-holes" (of 128 KiB or more),
-    "tops", "thread-tops" or "huge-pages" (malloc's memory in them).
+    ``how``: where the value in force comes from, "set", "default" or "risen". ``memory``: the memory that the setting
+    affects: "large-holes" (of 128 KiB or more), "tops", "thread-tops" or "huge-pages" (malloc's memory in huge pages).
     """
 
     name: str
@@ -44,7 +44,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Other:
-    """A setting that is not malloc's."""
+    """A setting that is not glibc malloc's."""
 
     name: str
     value: str | None
@@ -53,8 +53,7 @@ class Other:
 
 @dataclass(frozen=True)
 class CheckAdvice:
-    """The answer of ``heap check-advice``: the settings of glibc's malloc and of others in this process, and the
-    findings that advise a setting now."""
+    """The answer of ``heap check-advice``: settings of this process, and the findings that advise a setting now."""
 
     settings: list[Setting]
     other_settings: list[Other]
@@ -75,13 +74,13 @@ KINDS = (
     _Kind("MALLOC_MMAP_THRESHOLD_", "glibc.malloc.mmap_threshold", "mmap_threshold", "large-holes"),
     _Kind("MALLOC_TRIM_THRESHOLD_", "glibc.malloc.trim_threshold", "trim_threshold", "tops"),
     _Kind("MALLOC_ARENA_MAX", "glibc.malloc.arena_max", "arena_max", "thread-tops"),
-    # A tunable only (since 2.35); mp_ stores its effect in two fields.
+    # This is only a tunable (since 2.35); mp_ stores its effect in two fields.
     _Kind("glibc.malloc.hugetlb", "glibc.malloc.hugetlb", HUGETLB, "huge-pages"),
 )
 
 
 def check_advice(heap: Heap) -> CheckAdvice:
-    """Return each setting, as given and as in force.
+    """Return each setting, as the program was started and as it is in force.
 
     Raises Unsupported if the process has neither glibc's malloc nor another malloc or a runtime with settings.
     """
@@ -102,7 +101,10 @@ def check_advice(heap: Heap) -> CheckAdvice:
 
 
 def _is_heeded(finding: Finding, given: dict[str, str]) -> bool:
-    """Return whether all advised settings were given. One variable may have several, separated by commas."""
+    """Return whether the program was started with all settings that a finding advises.
+
+    One variable may have several settings, separated by commas.
+    """
     wanted = finding.environment.items()
     return all(set(value.split(",")) <= set(given.get(name, "").split(",")) for name, value in wanted)
 
@@ -128,8 +130,10 @@ def _setting(kind: _Kind, par: MallocPar, given: dict[str, str], evidence: Evide
 
 
 def _in_force(kind: _Kind, par: MallocPar) -> int:
-    """Return malloc's value; for hugetlb 0, 1 (it asks for transparent huge pages) or 2 (it takes them from
-    hugetlbfs)."""
+    """Return malloc's value in force.
+
+    For hugetlb: 0, 1 (malloc asks for transparent huge pages) or 2 (it takes pages of hugetlbfs).
+    """
     if kind.field == HUGETLB:
         return 2 if par.hp_pagesize else int(par.thp_pagesize > 0)
     found: int = getattr(par, kind.field)
@@ -137,7 +141,7 @@ def _in_force(kind: _Kind, par: MallocPar) -> int:
 
 
 def _is_in_force(kind: _Kind, number: int | None, in_force: int) -> bool:
-    """Return whether the given number is in force. From 2 on, hugetlb is the size of the pages."""
+    """Return whether the given number is in force. For hugetlb, a number from 2 on is the size of the pages."""
     return (min(number, 2) if number is not None and kind.field == HUGETLB else number) == in_force
 
 

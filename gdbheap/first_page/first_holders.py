@@ -1,4 +1,4 @@
-"""Find the largest holders of a Python program within a given time, as far as reference counts prove them."""
+"""Find the largest holders of a Python program in limited time, as far as reference counts prove them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from gdbheap.heap import Heap
 
 __all__ = ["FirstHolders", "first_holders", "length_at", "limit_of"]
 
-# Blocks that one CPU core examines in a second if they are adjacent; others count as three.
+# How many adjacent blocks one CPU core examines in a second; a block that is not adjacent counts as three.
 LOOKED_AT_A_SECOND = 16_000_000
-# Reading a core dump piece by piece takes longer than reading copied memory. The search ends after SLOWER times the
-# given time plus MARGIN, in seconds.
+# A core is read piece by piece, which takes longer than reading copied memory. The search ends after SLOWER times the
+# given seconds plus MARGIN.
 SLOWER, MARGIN = 1.25, 0.5
 
 
@@ -30,7 +30,8 @@ SLOWER, MARGIN = 1.25, 0.5
 class FirstHolders:
     """The holders that were found in the given time.
 
-    ``rows``: the largest first; each holds at least its bytes. ``not_examined``: the bytes in use that are in no row.
+    ``rows``: the largest first; each holds at least the bytes that it states. ``not_examined``: the bytes in use that
+    no row includes.
     """
 
     rows: list[MainHolder] = field(default_factory=list)
@@ -38,7 +39,7 @@ class FirstHolders:
 
 
 def first_holders(heap: Heap, seconds: float) -> FirstHolders:
-    """Return the holders that can be found in ``seconds`` of CPU time, or a little more.
+    """Return the holders that can be found in ``seconds`` of CPU time, or in a little more.
 
     Raises NotAPython or Unsupported.
     """
@@ -76,7 +77,7 @@ def _row(heap: Heap, paths: ObjectPaths, kept: KeptObjects, row: KeptNode) -> Ma
 
 
 def _resident(heap: Heap, row: KeptNode) -> int | None:
-    """Return how many of the bytes are resident, or None if unknown."""
+    """Return how many of a row's bytes are resident; None if unknown."""
     pages = heap.target.pages
     if pages is None:
         return None
@@ -84,12 +85,12 @@ def _resident(heap: Heap, row: KeptNode) -> int | None:
 
 
 def length_at(heap: Heap, address: int | None) -> int | None:
-    """Return the length of a variable's object, or None if it has none or it is unknown."""
+    """Return the length of a variable's object; None if the object has none, or it is unknown."""
     objects = heap.python.objects_or_none if address is not None else None
     return None if objects is None or address is None else length_of(objects.repr, address)
 
 
 def limit_of(heap: Heap, address: int | None, kind: str | None) -> CacheLimit | None:
-    """Return how many entries an lru_cache has and may have; None for other objects."""
+    """Return how many entries an lru_cache has and may have; None for another object."""
     objects = heap.python.objects_or_none if address is not None and kind == LRU_CACHE else None
     return None if objects is None or address is None else cache_limit(objects.repr, address)

@@ -1,6 +1,6 @@
 """The ledger: where the memory went. Every byte of the address space, resident or not, is in exactly one line.
 
-Each line also counts its bytes in whole pages (see ``partition``); for free memory these could be returned.
+Each line also counts the bytes in its whole pages (see ``partition``); for free memory, these could be returned.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ LAST: tuple[Name, ...] = (
     (OTHER, None, "other mmap"),
     (UNEXPLAINED, None, "unexplained"),
 )
-# The same where data files have this share of it or more.
+# The name and the share from which on data files are mentioned in the name of the files' line.
 WITH_DATA, MIN_PERCENT_OF_DATA = "program, library and data files", 10
 ENDED: Name = (ENDED_STACKS, None, "stacks of ended threads")
 CUT_OFF: Name = (MISSING, None, "missing from the core")
@@ -100,15 +100,15 @@ class Rss:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the record of a file of format 1 with today's keys."""
+        """Return the record in a file of format 1 with today's keys."""
         return renamed_keys(content, {"swap": "swapped", "lazy": "lazily_freed"})
 
 
 def rss_of(known: Known) -> Rss:
     """Return what the kernel reports, split by kind.
 
-    Anonymous pages that were not given back are dirty, and so is shared memory. Dirty bytes beyond both are pages of
-    files.
+    Anonymous pages are dirty, except those freed with MADV_FREE, and shared memory is dirty too. So the dirty bytes
+    beyond both are pages of files.
     """
     file = dirty = None
     if known.bytes is not None and known.anonymous is not None and known.shmem is not None:
@@ -124,7 +124,7 @@ def rss_of(known: Known) -> Rss:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the ledger."""
+    """One line of the ledger. ``parent``: the id of the line of which it is a part."""
 
     id: str
     parent: str | None
@@ -140,13 +140,13 @@ class Line:
 
     @property
     def is_free(self) -> bool:
-        """Whether it is free memory of an allocator, the top included."""
+        """Whether the line is free memory of an allocator, including the top."""
         return self.state in (State.FREE.value, State.TOP.value)
 
 
 @dataclass(frozen=True)
 class Page:
-    """The JSON document of ``heap``."""
+    """The JSON document that ``heap`` prints."""
 
     verdict: str
     rss: Rss
@@ -171,7 +171,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The answer of ``heap``."""
+    """The answer of ``heap``: the first page."""
 
     rss: Rss
     ledger: list[Line]
@@ -193,7 +193,7 @@ class Ledger:
     others: MainHolder | None = None
 
     def as_document(self) -> Page:
-        """Return the JSON document, which also has the bytes in use and free over all allocators."""
+        """Return the JSON document. It also has the bytes in use and free bytes, over all allocators."""
         told = self.summary
         return Page(
             self.verdict, self.rss, told.used if told else None, told.free if told else None,
@@ -204,14 +204,16 @@ class Ledger:
 
     @property
     def looks_past(self) -> bool:
-        """Whether more than half of the memory, apart from files and pages given back by MADV_FREE, is in blocks that
-        are not walked."""
+        """Whether more than half of the memory is in blocks that are not walked.
+
+        Files, and pages freed with MADV_FREE, do not count.
+        """
         unknown = self.summary.unknown if self.summary is not None else None
         if unknown is None:
             return False
         known = unknown.bytes is not None
         rows = {line.id: (line.resident or 0) if known else line.virtual for line in self.ledger}
-        # Without details such a part belongs to the line above it.
+        # Without details, such memory belongs to the line above it.
         line = rows.get(unknown.id, rows.get(unknown.id.rpartition(".")[0], 0))
         own = unknown.bytes if unknown.bytes is not None else line
         roots = [line.id for line in self.ledger if line.parent is None and line.id not in (FIRST[0][0], MISSING)]
@@ -219,10 +221,10 @@ class Ledger:
 
     @property
     def is_blind(self) -> bool:
-        """Whether ``looks_past`` holds, the C library's malloc was not walked, no other malloc was recognised, and
-        there is no finding.
+        """Whether the answer cannot say what could be returned.
 
-        Then the answer does not say what could be returned.
+        This is so if ``looks_past`` holds, the C library's malloc was not walked, no other malloc was recognised, and
+        there is no finding.
         """
         summary = self.summary
         walked = summary is not None and not OF_C_LIBRARIES.isdisjoint(summary.allocators)
@@ -231,7 +233,7 @@ class Ledger:
 
 
 def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, budget: float = 0) -> Ledger:
-    """Return the ledger alone, as ``ledger_and_holders`` makes it."""
+    """Return the ledger of ``ledger_and_holders`` without the second value."""
     return ledger_and_holders(heap, detail, patient, budget)[0]
 
 
@@ -240,10 +242,10 @@ def ledger_and_holders(
 ) -> tuple[Ledger, MainHolders]:
     """Return the ledger of the whole address space, and all holders that were found.
 
-    Memory that cannot be walked (no malloc, no memory) is counted under files, stacks and other. ``detail``: add a line
-    for each arena's part, kind of file mapping and kind of free memory. ``patient``: also look for findings that take
-    longer; None does so if ``detail`` is set. ``budget``: seconds of CPU time to spend on holders; 0 does not look for
-    them.
+    Memory that cannot be walked (no malloc, no memory) counts as files, stacks or other mappings. ``detail``: add a
+    line for each part of an arena, kind of file mapping and kind of free memory. ``patient``: also look for findings
+    that take longer; None: only if ``detail`` is true. ``budget``: seconds of CPU time for finding holders; 0: find
+    none.
     """
     (sums,) = partition(heap)
     follows = budget > 0 and heap.target.refusal is None and heap.used_blocks <= budget * BLOCKS_A_SECOND
@@ -283,9 +285,9 @@ def ledger_and_holders(
 
 
 def without_memory(process: Named) -> Ledger:
-    """Return what everybody may know about a process: its size, and what its control group uses.
+    """Return what everybody may know about a process: its size, and how much memory its control group uses.
 
-    Raises NoTarget, and OSError if even that cannot be read.
+    Raises NoTarget, and OSError if not even this can be read.
     """
     folder = open_folder(process)
     usage = usage_of(folder)
@@ -308,17 +310,17 @@ def _container(heap: Heap) -> Container | None:
 
 
 def judged(heap: Heap) -> tuple[Evidence, list[Finding]]:
-    """Return the findings without the ledger, and the evidence for them."""
+    """Return the findings, without a ledger, and the evidence for them."""
     (sums,) = partition(heap)
     evidence = Evidence(heap, _settle(heap, sums))
     return evidence, findings(evidence)
 
 
 def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
-    """Return the lines of the ledger: the fixed ones, those of the allocators, and further children.
+    """Return the names of the ledger's lines: the fixed lines, those of the allocators, and their children.
 
-    With details, every line has its children. Otherwise only other memory has, if an allocator or a runtime is known to
-    be in it.
+    With ``detail`` every line has children. Without it, of the fixed lines only other memory has, if a known allocator
+    or runtime has memory there.
     """
     other, runtime = other_allocator(heap), main_runtime(heap)
     titles = dict(DETAILS)
@@ -336,7 +338,7 @@ def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
 
 
 def _has_data_files(heap: Heap, resident: int) -> bool:
-    """Return whether much of the ``resident`` bytes of mapped files is of none that was loaded as code."""
+    """Return whether files that were not loaded as code have much of the ``resident`` bytes of mapped files."""
     target = heap.target
     if target.pages is None or not resident:
         return False
@@ -347,7 +349,7 @@ def _has_data_files(heap: Heap, resident: int) -> bool:
 
 
 def without_details(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines of a detailed ledger that a ledger without details has, too."""
+    """Return those lines of a detailed ledger that a ledger without details has too."""
     others = [line.id for line in lines if line.parent == OTHER]
     is_split = any(name not in DETAILS for name in others)
     return [
@@ -360,7 +362,7 @@ def without_details(lines: Sequence[Line]) -> list[Line]:
 
 
 def arranged(lines: Sequence[Line], key: Callable[[Line], Any]) -> list[Line]:
-    """Return the lines with siblings in the order of ``key``, each followed by its children."""
+    """Return the lines, siblings sorted by ``key``, each line followed by its children."""
     children: dict[str | None, list[Line]] = {}
     for line in sorted(lines, key=key):
         children.setdefault(line.parent, []).append(line)
@@ -372,8 +374,7 @@ def arranged(lines: Sequence[Line], key: Callable[[Line], Any]) -> list[Line]:
 
 
 def _of_allocators(heap: Heap, sums: Sums, detail: bool) -> Iterator[Name]:
-    """Yield the lines of the allocators of this target, and of allocators whose lines are shown even if they are
-    absent."""
+    """Yield the lines of the target's allocators, and of the absent allocators that the ledger always shows."""
     for kind in heap.kinds:
         found = heap.find_allocator(kind)
         if found is None and not kind.shown_idle:
@@ -385,9 +386,9 @@ def _of_allocators(heap: Heap, sums: Sums, detail: bool) -> Iterator[Name]:
 
 
 def _renamed(heap: Heap, sums: Sums, detail: bool) -> Sums:
-    """Return the sums with the allocator and the runtime in other memory under their own names.
+    """Return the sums with one change: the allocator and the runtime in other memory have lines of their own.
 
-    Without ``detail`` the rest of other memory is one line.
+    Without ``detail`` all remaining other memory is one line.
     """
     other, runtime = other_allocator(heap), main_runtime(heap)
     found = dict(sums)
@@ -412,7 +413,7 @@ def _line(heap: Heap, name: Name, sums: Sums, states: dict[LineId, str]) -> Line
 
 
 def _settle(heap: Heap, sums: Sums) -> Sums:
-    """Compare the pages found with what the kernel reports; what it reports beyond them is unexplained."""
+    """Compare the pages that were found with the kernel's RSS; a surplus of the kernel's is unexplained memory."""
     rss = heap.target.rss
     if heap.target.pages is None or rss.bytes is None:
         return sums

@@ -1,5 +1,7 @@
-"""Find the few holders of most of the memory in use, for the first page: variables, packages, globals, threads,
-runtimes."""
+"""Find the few holders of most memory in use, for the first page.
+
+They are variables, packages, globals, threads and runtimes.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,16 @@ __all__ = ["BLOCKS_A_SECOND", "BUDGET", "MainHolders", "main_holders", "most_is_
 
 BUDGET = 3.0
 """Seconds of CPU time that may be spent on holders by default."""
-# About what one CPU core does: 15.7 million blocks of Python took 4.7 s, 9 million of C 4.3 s, both measured on one
-# machine.
+# About how many blocks one CPU core follows in a second. On one machine 15.7 million blocks of Python took 4.7 s, and 9
+# million of C took 4.3 s.
 BLOCKS_A_SECOND = 2_500_000
 MOST, MIN_PERCENT = 5, 5
 IMPORTED = (PACKAGE, STANDARD, INTERPRETER_ITSELF)
 OTHER_CODE = "the interpreter, its library and other packages"
-# Rows of these kinds have no holder that a program could release. In a program without Python, a stack counts as a
-# holder.
+# Rows of these kinds are no holders that a program could release. In a program without Python, a stack counts as a
+# holder too.
 NOT_NAMED = (INTERPRETER_ITSELF, STANDARD, NOBODY)
-# An interpreter with its library and a few packages has up to 30 MiB in the programs that were measured.
+# In the programs that were measured, an interpreter with its library and a few packages has up to 30 MiB.
 MOST_OF_CODE = 32 << 20
 
 
@@ -43,12 +45,12 @@ MOST_OF_CODE = 32 << 20
 class MainHolders:
     """The main holders, the largest first, and the findings about them.
 
-    ``rows``: at most MOST, each with at least MIN_PERCENT of RSS. ``not_looked``: the number of blocks in use if they
-    are too many to follow all references, else None. ``not_examined``: bytes in use without a proven holder, because
-    not all references were read. ``finishing``: command lines that would examine them, if time was not the reason.
-    ``every``: all holders of blocks, including those that no program could release; None if not all references were
-    followed. ``imported``: the interpreter, its library and packages without a row. ``others``: all other holders
-    without a row. Both only if they have MIN_PERCENT of RSS in total.
+    ``rows``: at most MOST, each with at least MIN_PERCENT of RSS. ``not_looked``: the number of blocks in use, if they
+    are too many to follow all references; else None. ``not_examined``: the bytes in use without a proven holder,
+    because not all references were read. ``finishing``: command lines that would examine these bytes, if time was not
+    the reason. ``every``: all holders of blocks, including those that no program could release; None if not all
+    references were followed. ``imported``: the interpreter, its library and packages that are not in ``rows``;
+    ``others``: all other holders that are not in ``rows``. Each of these two is None below MIN_PERCENT of RSS.
     """
 
     rows: list[MainHolder] = field(default_factory=list)
@@ -68,11 +70,11 @@ def main_holders(
     budget: float = BUDGET,
     outside: Sequence[MainHolder] = (),
 ) -> MainHolders:
-    """Find the main holders, including those ``outside`` of the allocators.
+    """Find the main holders, including those ``outside`` the allocators.
 
-    ``found``: the other findings. The graph of references is drawn if that takes about ``budget`` seconds at most, or
-    if all details are wanted. In a Python program with more blocks, the holders are those that reference counts prove
-    in that time. Runtimes are found by their mappings.
+    ``found``: the other findings. All references are followed if this takes at most about ``budget`` seconds, or if all
+    details are wanted. In a Python program with more blocks, the holders are those that reference counts prove within
+    the budget. Runtimes are found by their mappings.
     """
     runtimes = list(_runtimes(heap, evidence))
     rows = [*runtimes, *outside]
@@ -94,7 +96,7 @@ def main_holders(
                 rows += first.rows
     except GdbheapError as error:
         heap.note("holders-not-known", error=str(error))
-    # If residency is unknown, shares are of the memory in use.
+    # If residency is unknown, the shares refer to the memory in use.
     rss = heap.target.rss.bytes or sum(row.bytes for row in ([*every, *outside] if every else rows))
     rows = sorted((row for row in rows if _is_much(row, rss)), key=_rank)[:MOST]
     imported = [row for row in every or [] if row.kind in IMPORTED and row not in rows]
@@ -110,8 +112,7 @@ def main_holders(
 
 
 def _shared(heap: Heap, rows: list[MainHolder]) -> list[MainHolder]:
-    """Return the rows with the other holders of their memory, and with what the memory around them says, as far as
-    known."""
+    """Return the rows, each with the other holders of its memory and with its traits, as far as known."""
     try:
         return with_traits(heap, with_others(heap, rows))
     except GdbheapError as error:
@@ -120,17 +121,17 @@ def _shared(heap: Heap, rows: list[MainHolder]) -> list[MainHolder]:
 
 
 def _rank(row: MainHolder) -> tuple[bool, int, int, str]:
-    """Return the sort key of a row: resident bytes decide, and code, which the kernel can drop, comes last."""
+    """Return the sort key of a row: by resident bytes; code, which the kernel can drop, comes last."""
     return row.kind == CODE, -(row.bytes if row.resident is None else row.resident), -row.bytes, row.path
 
 
 def seconds_for(blocks: int) -> int:
-    """Return about how many seconds of CPU time it takes to find the holders of this many blocks."""
+    """Return about how many seconds of CPU time it takes to find the holders of so many blocks."""
     return math.ceil(blocks / BLOCKS_A_SECOND)
 
 
 def _together(name: str, kind: str, rows: list[MainHolder], heap: Heap) -> MainHolder | None:
-    """Return one row with that name and kind for all of ``rows``, or None if there are none."""
+    """Return one row for all of ``rows``, with this name and kind; None if there are none."""
     if not rows:
         return None
     known = [row.resident for row in rows if row.resident is not None]
@@ -140,7 +141,7 @@ def _together(name: str, kind: str, rows: list[MainHolder], heap: Heap) -> MainH
 
 
 def most_is_imported(imported: MainHolder | None, rss: int | None) -> bool:
-    """Return whether the interpreter and packages have most of the resident memory, and more than code alone has."""
+    """Return whether the interpreter and packages have at least half of RSS, and more than their code alone needs."""
     return imported is not None and imported.bytes >= MOST_OF_CODE and 2 * imported.bytes >= (rss or 0) > 0
 
 
@@ -180,7 +181,7 @@ def _of_graph(heap: Heap, whole: Owners) -> Iterator[MainHolder]:
 
 
 def _runtimes(heap: Heap, evidence: Evidence) -> Iterator[MainHolder]:
-    """Yield the memory of a runtime or an allocator that is recognised but not walked."""
+    """Yield the memory of an allocator and of a runtime that are recognised but not walked."""
     other, runtime = other_allocator(heap), main_runtime(heap)
     known = heap.target.pages is not None
     for owner, name in (

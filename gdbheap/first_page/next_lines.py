@@ -1,4 +1,4 @@
-"""Choose the commands to type next for this target, by what was found."""
+"""Choose the commands that the first page suggests to type next."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from gdbheap.text import Sentence
 __all__ = ["next_lines", "next_of_snapshot"]
 
 MOST = 3
-# Memory in use below this share of RSS is not worth a command.
+# If the memory in use has a smaller percentage of RSS, no command about it is suggested.
 MIN_PERCENT = 1
 FILE = "before.heap"
-# Free memory on pages that are partly in use, by its id in glibc, from this share of RSS on.
+# The line of glibc's free memory on pages that are partly in use, and the percentage of RSS from which on it matters.
 FRAGMENTS, MIN_PERCENT_KEPT = "glibc.fragments", 20
 KEEPS = "much is free between blocks in use: would another malloc keep less?"
-# The kernel prints at most ten bytes for each child; counting more is not necessary.
+# The kernel prints at most ten bytes for each child; a larger number of children does not have to be exact.
 CHILDREN_BYTES = 64 << 10
 
 
 def next_lines(evidence: Evidence, held: MainHolders, kept: Sequence[Kept] = ()) -> list[str]:
     """Return at most MOST command lines, each with its reason as a comment.
 
-    Two more measure how much of the free memory another malloc would keep, if much of it is ``kept`` and nothing
-    returns it.
+    Up to two more lines measure how much of the free memory another malloc would keep. They come first, if much of it
+    is ``kept`` on partly used pages.
     """
     heap = evidence.heap
     lines: list[str] = []
@@ -68,7 +68,7 @@ def _commented(lines: list[str], reason: str) -> list[str]:
 
 
 def children_of(heap: Heap) -> int:
-    """Return how many children a process of this machine has now; 0 if the kernel does not say."""
+    """Return how many children a process on this machine has now; 0 if the kernel does not say."""
     target = heap.target
     if target.proc is None or target.pid is None:
         return 0
@@ -78,7 +78,7 @@ def children_of(heap: Heap) -> int:
 
 
 def next_of_snapshot(target: Mapping[str, Any], path: str) -> list[str]:
-    """Return the command lines for the page of a snapshot of ``target`` in the file ``path``."""
+    """Return the command lines for a page from a snapshot of ``target``, which is in the file ``path``."""
     file, pid = shlex.quote(path), target.get("pid")
     later = f"gdbheap diff {file} {pid}  # what grew since, if it still runs" if pid else ""
     return [line for line in (later, f"gdbheap report {file} -o report.html") if line]

@@ -1,5 +1,7 @@
-"""Find the holders of resident memory that no allocator handed out: static data, stacks, thread-local data, mapped
-files, shared memory and other mappings."""
+"""Find the holders of resident memory that no allocator handed out.
+
+This is static data, stacks, thread-local data, mapped files, shared memory and other mappings.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,13 @@ from gdbheap.targets.target import AT_ENTRY, Thread
 
 __all__ = ["IN_USE", "outside_holders", "unowned_holders"]
 
-# Code mapped from files is normal: below this share of RSS it gets no row.
+# Code mapped from files is normal: it has a row only from this percentage of RSS on.
 MIN_PERCENT_OF_CODE = 50
-# The most large variables of a file that are named.
+# The most large variables of a file that get rows.
 MAX_VARIABLES = 5_000
-# Memory that only this process has and uses: the verdict counts it as in use.
+# Memory that only this process has and uses; the verdict counts it as in use.
 IN_USE = (STATIC, STACK, STORAGE, WRITTEN, BREAK)
-# Memory that objects in the heap may own.
+# Memory that may belong to objects in the heap.
 MAPPABLE = (FILE, MAPPED, SHARED, WRITTEN)
 OF_STORAGE = (STACKS, BREAK_OF_OTHERS, REST)
 IN_STACKS = "deep recursion or large local variables"
@@ -62,7 +64,7 @@ OWN = "memory that the program or a library mapped itself"
 
 @dataclass
 class _Place:
-    """A holder, and where its memory is. ``written``: its resident bytes, if they cannot be counted by pages."""
+    """A holder, and the ranges of its memory. ``written``: its resident bytes, if the pages do not show them."""
 
     name: str
     kind: str
@@ -74,13 +76,13 @@ class _Place:
 def outside_holders(evidence: Evidence) -> list[MainHolder]:
     """Return the holders that are worth a row, the largest first.
 
-    If residency is unknown, it is only static data, with all of its bytes.
+    If residency is unknown, these are only holders of static data, with all of its bytes.
     """
     return _holders(evidence, [])
 
 
 def unowned_holders(evidence: Evidence, rows: Sequence[MainHolder]) -> Sequence[MainHolder]:
-    """Return ``rows`` without mapped memory that objects in the heap own, because these objects' rows include it."""
+    """Return ``rows`` without mapped memory that objects in the heap own: the rows of these objects include it."""
     heap = evidence.heap
     is_mappable = any(row.kind in MAPPABLE for row in rows)
     owned = joined(sorted((one.address, one.end) for one in heap.mapped)) if is_mappable else []
@@ -119,7 +121,7 @@ def _size(evidence: Evidence, ranges: Ranges) -> int:
 
 
 class _Places:
-    """The places of one target's memory, by the owners of its address space."""
+    """Finds the places of one target's memory, from the owners of its address space."""
 
     def __init__(self, evidence: Evidence, owned: Ranges) -> None:
         self._evidence, self._heap, self._target = evidence, evidence.heap, evidence.heap.target
@@ -164,7 +166,7 @@ class _Places:
             yield from self._of_file(name, ranges) if self._is_large(ranges) else ()
 
     def _of_data(self, loaded: LoadedObject, ranges: Ranges) -> Iterator[_Place]:
-        """Yield the large variables of an object's static data by their symbols, then the rest of it."""
+        """Yield the large variables in an object's static data by their symbols, then all remaining static data."""
         program = self._target.object_of(self._target.auxv.get(AT_ENTRY, 0))
         title = started_as(self._target) if loaded is program else ""
         name = title or basename(loaded.path)
@@ -178,7 +180,7 @@ class _Places:
         yield _Place(f"static data of {name}", STATIC, subtract(ranges, joined(sorted(named))))
 
     def _of_file(self, name: str, ranges: Ranges) -> Iterator[_Place]:
-        """Yield the written pages of private mappings of a file, and the pages that were only read."""
+        """Yield two places: the pages of a private file mapping that were written, and those that were only read."""
         written = self._written(ranges)
         if written is None:
             yield _Place(f"pages of {name} (private mapping)", FILE, ranges)
@@ -214,10 +216,10 @@ class _Places:
     def _of_threads(
         self, rows: list[tuple[Stack, Ranges]], kind: str, where: tuple[str, str], what: str
     ) -> Iterator[_Place]:
-        """Yield the first thread's stack, the largest other stack if it has at least half of the others' bytes, and the
-        rest as one place.
+        """Yield the first thread's stack, the largest other stack, and the remaining stacks as one place.
 
-        ``where``: which part of one stack, and of many.
+        The largest other stack is separate only if it has at least half of the bytes of all stacks but the first
+        thread's. ``where``: the text for the part of a stack, for one stack and for several.
         """
         main = self._target.main_stack
         sizes: list[tuple[int, Stack, Ranges]] = []
@@ -242,14 +244,14 @@ class _Places:
         parts = [intersect(self._of(owner), self._storage) for owner in OF_STORAGE]
         ranges = sorted(pair for found in parts for pair in found)
         sizes = [self._evidence.resident_of([pair]) for pair in ranges]
-        # Each thread has at least its last page, where the C library's own data begins.
+        # Each thread uses at least the last page of its data, where the C library's own data begins.
         count = sum(2 * size >= max(sizes) for size in sizes)
         name = f"thread-local data of {count:,} thread{'s' * (count != 1)}"
         largest = _largest_variable(self._heap)
         yield _Place(name, STORAGE, ranges, None if largest is None else f"variable {largest}")
 
     def _of_shared(self) -> Iterator[_Place]:
-        """Yield shared memory, and files on a disk with shared mappings, by their names."""
+        """Yield shared memory, and shared mappings of files on a disk, by their names."""
         for line, kind, title in ((SHARED_LINE, SHARED, "shared memory {}"), (SHARED_FILES, FILE, SHARED_PAGES)):
             found: defaultdict[str, Ranges] = defaultdict(list)
             for start, end in self._of(line):
@@ -259,7 +261,7 @@ class _Places:
             yield from (_Place(title.format(name), kind, ranges) for name, ranges in found.items())
 
     def _of_rest(self) -> Iterator[_Place]:
-        """Yield the other mappings by the library that holds much of them, and all others as one place."""
+        """Yield the other mappings: those of a library with much memory as one place, all remaining ones as another."""
         held = self._heap.held
         found: defaultdict[str, Ranges] = defaultdict(list)
         for start, end in self._without_storage(REST):
@@ -284,7 +286,7 @@ def _title(tid: int, thread: Thread | None) -> str:
 
 
 def _variables(loaded: LoadedObject, ranges: Ranges) -> Iterator[tuple[str, Ranges]]:
-    """Yield the variables of at least MIN_FINDING_BYTES; of two at one place, the larger one."""
+    """Yield the variables of at least MIN_FINDING_BYTES that do not overlap an earlier or a larger one."""
     rows = loaded.symbols_in(loaded.base, loaded.end, MAX_VARIABLES, MIN_FINDING_BYTES)
     last = 0
     for start, size, name in sorted(rows, key=lambda row: (row[0], -row[1], row[2])):

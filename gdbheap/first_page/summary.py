@@ -1,4 +1,4 @@
-"""Summarise how much memory a process uses, how much is free, and why that is not returned.
+"""Summarise how much memory a process uses, how much is free, and why the free memory is not returned.
 
 All figures are sums over the owners of ``partition``, by the states of the allocators' lines.
 """
@@ -28,18 +28,18 @@ from gdbheap.heap import Heap
 from gdbheap.targets.ranges import intersect, joined, within
 
 USED, FREE = (State.USED,), (State.FREE, State.TOP)
-# The lines with the memory of runtimes that have no line of their own.
+# Where runtimes have memory that is in a line together with other memory.
 PLACES = {MMAPPED: line_below(MALLOC.name, "mmapped"), SHARED: SHARED_MEMORY}
-# Up to this share of all resident memory, unknown memory is ignored.
+# Up to this percentage of resident memory, memory that is not walked is ignored.
 MAX_PERCENT_IGNORED = 5
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """Resident memory that is not walked, without pages given back by MADV_FREE.
+    """Resident memory that is not walked, without pages freed with MADV_FREE.
 
-    It is that of an allocator or a runtime, with anything else that may be its memory, or other anonymous memory.
-    ``name`` is "" if no allocator or runtime is known.
+    It is the memory of an allocator or a runtime, together with other memory that may be its own; or other anonymous
+    memory. ``name`` is "" if no allocator or runtime is known.
     """
 
     keys: ClassVar[dict[str, str]] = {"own": "is_certain"}
@@ -68,7 +68,7 @@ class Summary:
 
 
 def summary(heap: Heap, evidence: Evidence) -> Summary:
-    """Return the summary of the walks over all allocators."""
+    """Return the summary over all allocators."""
     known = heap.target.pages is not None
     used, free = _part(evidence, USED), _part(evidence, FREE)
     held = [allocator for allocator in heap.allocators if _part(evidence, USED + FREE, allocator.name).virtual]
@@ -88,7 +88,7 @@ def summary(heap: Heap, evidence: Evidence) -> Summary:
 
 
 def with_mapped(found: Summary, evidence: Evidence) -> Summary:
-    """Return the summary with anonymous memory that objects in the heap mapped counted as in use instead of unknown."""
+    """Return the summary; anonymous memory that objects in the heap mapped counts as in use, not as unknown."""
     pages, unknown = evidence.heap.target.pages, found.unknown
     if pages is None or unknown is None or unknown.id != REST or unknown.bytes is None:
         return found
@@ -99,7 +99,7 @@ def with_mapped(found: Summary, evidence: Evidence) -> Summary:
 
 
 def _part(evidence: Evidence, states: tuple[State, ...], allocator: str = "") -> Sum:
-    """Return the sum of all owners in these states, of one allocator or of all."""
+    """Return the sum of all owners in these states, of one allocator, or of all if the name is empty."""
     owners = [owner for owner in evidence.of(*states) if not allocator or owner.startswith(f"{allocator}.")]
     return sum((evidence.sums.get(owner, Sum()) for owner in owners), Sum())
 
@@ -111,7 +111,7 @@ def _kept(evidence: Evidence, allocator: Allocator) -> list[Kept]:
 
 
 def _unknown(evidence: Evidence) -> Unknown | None:
-    """Return the largest part of the memory that is not walked, or None if there certainly is next to none."""
+    """Return the largest part of the memory that is not walked; None if there certainly is next to none."""
     heap = evidence.heap
     other, runtime = other_allocator(heap), main_runtime(heap)
     if other is not None:
@@ -145,7 +145,7 @@ def _resident(evidence: Evidence, owner: LineId) -> int | None:
 
 
 def _lazily_freed(evidence: Evidence, owner: LineId) -> int:
-    """Return the most of an owner's resident bytes that were given back by MADV_FREE, and so are free."""
+    """Return at most how many of an owner's resident bytes were freed with MADV_FREE, and so are free."""
     target = evidence.heap.target
     if not target.rss.lazy:
         return 0
@@ -156,7 +156,7 @@ def _lazily_freed(evidence: Evidence, owner: LineId) -> int:
 
 
 def _is_much(evidence: Evidence, owner: LineId) -> bool:
-    """Return whether an owner has enough to matter: by resident bytes, or by address space if residency is unknown."""
+    """Return whether an owner has more than MAX_PERCENT_IGNORED of RSS; if unknown, of the address space."""
     part, whole = total(evidence.sums, owner), total(evidence.sums)
     if evidence.heap.target.pages is None:
         return 100 * part.virtual > MAX_PERCENT_IGNORED * whole.virtual

@@ -1,5 +1,7 @@
-"""Describe the main holders by the memory around them: labels of metrics, log handlers, databases of sqlite3, mapped
-files."""
+"""Describe the main holders of a Python program by the objects around them.
+
+These are labels of metrics, log handlers, databases of sqlite3, and mapped files.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,15 @@ from gdbheap.heap import Heap
 
 __all__ = ["with_traits"]
 
-# The most connections of a process that are read, objects of a chain that are examined, and paths to connections.
+# The most connections of a process that are read, objects of a chain that are examined, and paths to connections that
+# are made.
 MAX_CONNECTIONS, MAX_BEFORE, MAX_PATHS = 1000, 256, 100
 # The most databases that are named.
 MAX_DATABASES = 3
 
 
 def with_traits(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
-    """Return the rows, with traits for Python's variables. Raises what the graph raises."""
+    """Return the rows, each variable's with its traits. Raises what the graph raises."""
     paths = heap.paths
     if not isinstance(paths, ObjectPaths) or not any(row.kind == VARIABLE for row in rows):
         return list(rows)
@@ -69,14 +72,14 @@ def _of_mappings(
         if one.shared:
             yield place, Trait(SHARED_MEMORY if heap.is_shared_memory(mapping) else SHARED_FILE, one.name)
             continue
-        # The kernel walks all pages for it: only if it decides.
+        # The kernel walks all pages to count written ones, so this is read only if it matters.
         written = heap.target.written or []
         if 2 * sum(size for start, end, size in written if one.address <= start and end <= one.end) > one.size:
             yield place, Trait(WRITTEN_FILE, one.name)
 
 
 def _number(paths: ObjectPaths, row: MainHolder) -> int | None:
-    """Return the node of a variable's object; None for other rows."""
+    """Return the node of a variable's object; None for rows of other kinds."""
     is_one = row.kind == VARIABLE and row.address is not None
     return paths.references.graph.find(row.address or 0) if is_one else None
 
@@ -112,7 +115,7 @@ def _connections(
     threads = {thread.thread_pointer for thread in heap.target.threads}
     if not any(state.thread is not None for state in heap.python.interpreter.threads.states):
         threads = set()
-    # If rows share a node or a path, the first row wins.
+    # If rows share a node or a path, the first of them wins.
     last_first = list(zip(range(len(rows)), rows, numbers))[::-1]
     by_number = {number: place for place, _row, number in last_first if number is not None}
     by_path = {row.path: place for place, row, _number in last_first if row.kind == VARIABLE}
@@ -133,10 +136,9 @@ def _connections(
 
 
 def _of_connections(connections: Sequence[Connection], contents: bool, cut: bool) -> Iterator[Trait]:
-    """Yield what the connections are to, by name if ``contents`` are shown, and how many were opened by threads that
-    have ended.
+    """Yield the databases of the connections, and the number of connections that ended threads have opened.
 
-    ``cut``: there may be more of them.
+    Databases have their names if ``contents`` may be shown. ``cut``: whether some connections may be missing.
     """
     if not connections:
         return

@@ -1,1 +1,1 @@
-"""Follow a running process at its calls: find what grows its heap, and which stacks make a given call."""
+"""Observe calls in a running process: find what grows its heap, and catch chosen malloc calls with their stacks."""

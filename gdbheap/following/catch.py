@@ -1,4 +1,4 @@
-"""Catch the malloc calls that the user asked for as they happen, with the stacks that make them."""
+"""Catch chosen calls of malloc, calloc, realloc or free as they happen, with their stacks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["FUNCTIONS", "Catch", "Caught", "Wanted", "catch", "conditions"]
 
 SIZE_OF = {"malloc": "first", "calloc": "product", "realloc": "second", "free": "chunk size"}
 FUNCTIONS = tuple(SIZE_OF)
-# DEFAULT_MMAP_THRESHOLD_MIN: by default malloc maps no smaller block.
+# DEFAULT_MMAP_THRESHOLD_MIN: unless told otherwise, malloc gives no smaller block its own mapping.
 MIN_MAPPED = 128 << 10
 
 
@@ -28,8 +28,9 @@ MIN_MAPPED = 128 << 10
 class Caught:
     """A call that was caught.
 
-    ``seconds``: since catching began; ``address``: of the block passed in; ``asked``: the size requested, in bytes, for
-    free the chunk's size. If ``grows`` was asked for, both are None and ``grown`` has the bytes got from the kernel."""
+    ``seconds``: since catching began; ``address``: of the block passed in; ``asked``: the requested bytes, for free the
+    chunk's size. If only growing calls were wanted (``Wanted.grows``), ``address`` and ``asked`` are None, and
+    ``grown`` has the bytes that malloc got from the kernel."""
 
     seconds: float
     tid: int
@@ -42,7 +43,7 @@ class Caught:
 
 @dataclass(frozen=True)
 class Catch:
-    """The calls that were caught, in order of time."""
+    """The calls that were caught, in order of time, and what catching them cost the process."""
 
     pid: int
     seconds: float
@@ -55,9 +56,9 @@ class Catch:
 class Wanted:
     """Which calls to catch, and for how long.
 
-    Calls of ``function`` with exactly ``size`` bytes, or from ``least`` to ``most``, about the block at ``address``;
-    None means any. ``grows``: only calls that get memory from the kernel. It ends after ``count`` calls, after
-    ``duration`` seconds, or once ``is_told`` returns true."""
+    Catch calls of ``function`` with exactly ``size`` bytes, or with ``least`` to ``most`` bytes, about the block at
+    ``address``; None means any. ``grows``: only calls that get memory from the kernel. Catching ends after ``count``
+    calls, after ``duration`` seconds, or once ``is_told`` returns true."""
 
     function: str
     size: int | None = None
@@ -72,8 +73,8 @@ class Wanted:
 
 
 def conditions(machine: Machine, wanted: Wanted) -> list[Condition]:
-    """Return the comparisons to make at the function's entry. For free, a request size is converted to chunk sizes,
-    because the chunk's size is compared (glibc malloc/malloc.c, request2size)."""
+    """Return the comparisons to make at the function's entry. free() has no size argument: its chunk's size is
+    compared, so the wanted request size is converted to chunk sizes (glibc malloc/malloc.c, request2size)."""
     operand = SIZE_OF[wanted.function]
     least, most = (wanted.least, wanted.most) if wanted.size is None else (wanted.size, wanted.size)
     if wanted.function == "free":
@@ -92,15 +93,15 @@ def _chunk_size(machine: Machine, size: int) -> int:
 
 
 def _largest_chunk(machine: Machine, size: int) -> int:
-    """Return the largest chunk that a request of ``size`` bytes can get: a remainder too small for its own chunk stays
-    part of it, and an mmapped chunk fills whole pages."""
+    """Return the size of the largest chunk that malloc may use for a request of ``size`` bytes: a remainder too small
+    to be a chunk stays part of it, and an mmapped chunk fills whole pages."""
     usual = _chunk_size(machine, size) + 2 * machine.word
     return usual if size < MIN_MAPPED else max(usual, machine.page_up(size + 2 * machine.word))
 
 
 def catch(process: LocalProcess, wanted: Wanted, begun: Callable[[], None]) -> Catch:
     """Catch the wanted calls from now on and return them. ``begun`` is called once catching has started. Raises
-    GdbheapError; an interrupt ends it with the calls caught so far."""
+    GdbheapError. An interrupt ends catching, and the calls caught so far are returned."""
     stacks = Stacks(process.folder, process.machine)
     with _seen(process, wanted) as following:
         catcher = (_Grower if wanted.grows else _Caller)(process, wanted, stacks, following)
@@ -140,15 +141,15 @@ class _Catcher:
         self.calls: list[Caught] = []
 
     def add(self, hit: Hit) -> None:
-        """Take a hit of a thread. A subclass decides whether its call is wanted."""
+        """Handle a caught thread. A subclass decides whether its call is wanted."""
         raise NotImplementedError
 
 
 class _Caller(_Catcher):
-    """Catches the calls of a function at its entry."""
+    """Catches calls of the wanted function at its entry."""
 
     def add(self, hit: Hit) -> None:
-        """Keep the call: the conditions were already checked in the process."""
+        """Add the call to the result. The conditions need no check: they were checked in the process."""
         function = self.wanted.function
         first, second = (hit.registers[place] for place in self.process.machine.system_calls.arguments[:2])
         sizes = {"malloc": first, "calloc": first * second, "realloc": second}
@@ -159,14 +160,15 @@ class _Caller(_Catcher):
 
 
 class _Grower(_Catcher):
-    """Catches calls of a function in which malloc gets memory from the kernel, at the return of the system call."""
+    """Catches calls of the wanted function in which malloc gets memory from the kernel. They are caught when the system
+    call returns."""
 
     def __init__(self, process: LocalProcess, wanted: Wanted, stacks: Stacks, following: Following) -> None:
         super().__init__(process, wanted, stacks, following)
         self._memory = Memory(process.machine, parse_maps(following.follower.maps[0]))
 
     def add(self, hit: Hit) -> None:
-        """Keep the call if memory grew and the wanted function is among its frames."""
+        """Add the call to the result if memory grew and the wanted function is among the call's frames."""
         number = self._following.place(hit)
         if not isinstance(number, int):
             return

@@ -1,4 +1,4 @@
-"""Follow a process, or a program that is started, and add up the calls that make its memory grow."""
+"""Follow a process, or a program that gdbheap starts, and sum the calls that make its memory grow."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ from gdbheap.targets.mappings import Mappings, parse_maps
 
 __all__ = ["Course", "follow"]
 
-# Each stack takes some KB, and naming it some milliseconds: a program may call from a new stack each time.
+# Each stack takes some KB, and naming it takes some milliseconds. A program may have a new stack at each call.
 MAX_STACKS = 10_000
-# Limits the open readers of stacks: each has descriptors and some 100 KB, and a program may start many processes.
+# The most readers of stacks at a time: each has open descriptors and some 100 KB, and a program may start many
+# processes.
 MAX_READERS = 64
 
 
@@ -42,9 +43,9 @@ MAX_READERS = 64
 class Course:
     """What to follow, and for how long.
 
-    It ends after ``duration`` seconds or ``count`` calls that make memory grow, whichever comes first (None: no limit),
-    or once ``is_told`` returns true. ``stacks``: capture them; ``seccomp``: follow even under a seccomp filter;
-    ``tracepoints``: use the kernel's tracepoints, which stop no thread."""
+    Following ends after ``duration`` seconds, after ``count`` calls that make memory grow (None: no limit), or once
+    ``is_told`` returns true. ``stacks``: capture the stacks of these calls; ``seccomp``: follow a process even if it
+    has a seccomp filter; ``tracepoints``: use the kernel's tracepoints, which stop no thread."""
 
     duration: float | None = None
     count: int | None = None
@@ -55,15 +56,15 @@ class Course:
 
 
 def follow(live: Live, course: Course, begun: Callable[[int], None]) -> Growth:
-    """Follow a process and return what made its memory grow.
+    """Follow a process and return which calls made its memory grow.
 
-    ``begun`` is called with the number of places that are watched, once following has started. Raises GdbheapError; an
-    interrupt ends it with the sums so far."""
+    ``begun`` is called once following has started, with the number of watched places. Raises GdbheapError. An interrupt
+    ends following, and the sums so far are returned."""
     with _seen(live, course) as following:
         sums = _Sums(live, course.stacks, following, course.tracepoints)
         begun(len(following.what))
         is_told = course.is_told
-        # A second interrupt, while the patches are removed, goes to the caller.
+        # A second interrupt, while the patches are being removed, is raised in the caller.
         try:
             _run(following, course, sums)
         except KeyboardInterrupt:
@@ -97,7 +98,7 @@ def _run(following: Following, course: Course, sums: _Sums) -> None:
 class _Process:
     """A followed process: its memory, the mappings that its calls should have left, and the reader of its stacks.
 
-    ``stacks`` is None until the reader is needed; if ``is_refused``, it cannot be made."""
+    ``stacks`` is None until it is needed. ``is_refused``: the reader cannot be made."""
 
     memory: Memory
     expected: Expected
@@ -106,11 +107,11 @@ class _Process:
 
 
 class _Sums:
-    """Adds up the calls as they arrive."""
+    """Sums the calls as they arrive."""
 
     def __init__(self, live: Live, with_stacks: bool, following: Following, tracepoints: bool) -> None:
         self._live, self._machine, self._with_stacks = live, live.machine, with_stacks
-        # Empty for a program that gdbheap started.
+        # Empty if gdbheap started the program.
         self._before = parse_maps(following.follower.maps[0])
         self.began = time.monotonic()
         self.grown = 0
@@ -123,15 +124,16 @@ class _Sums:
         self._others = [0, 0]
         self._readers = 0
         if tracepoints and live.pid is not None:
-            # Open the reader now: the process may have ended by the time its first call is reported.
+            # Open the reader now: the process may have ended before its first call is reported.
             stacks = self._reader(live.pid, self._process(live.pid))
             if stacks is not None:
                 stacks.keep_files()
 
     def add(self, hit: Hit, what: int | str | None) -> None:
-        """Add the call of a hit; ``what`` is its system call's number."""
+        """Add a caught call. ``what``: the number of its system call; another value means that the process now runs
+        another program."""
         if not isinstance(what, int):
-            # It runs another program now: the memory known before is gone.
+            # The process now runs another program: what was known about its memory no longer holds.
             self._processes.pop(hit.pid, None)
             return
         process = self._process(hit.pid)
@@ -142,7 +144,7 @@ class _Sums:
             self._note_stack(process, hit, call)
 
     def add_rest(self, following: Following) -> None:
-        """Add the calls of threads that were seen while the process was being released."""
+        """Add the calls that threads made while the process was being released."""
         while (hit := following.follower.next(0)) is not None:
             self.add(hit, following.place(hit))
 
@@ -154,7 +156,7 @@ class _Sums:
         return self._processes[pid]
 
     def _reader(self, pid: int, process: _Process) -> Stacks | None:
-        """Return the reader of a process's stacks, which is made on first use; None if it cannot be made."""
+        """Return the reader of a process's stacks, and make it on first use; None if it cannot be made."""
         if process.stacks is None and not process.is_refused:
             if self._readers >= MAX_READERS:
                 self._close_readers()
@@ -164,7 +166,8 @@ class _Sums:
         return process.stacks
 
     def _close_readers(self) -> None:
-        """Name the stacks captured so far and drop all readers; forget the processes that have ended."""
+        """Name the stacks captured so far and drop all readers. Forget processes that have ended or whose reader cannot
+        be made."""
         self._name_all()
         self._readers = 0
         for pid, process in list(self._processes.items()):
@@ -179,8 +182,8 @@ class _Sums:
         return None
 
     def _held(self, pid: int) -> Named:
-        """Return the process as its reader needs it. Processes other than the first are our tracees, which keep their
-        ids."""
+        """Return the folder of the first process, for another process its id. Other processes are traced by gdbheap, so
+        their ids cannot be reused meanwhile."""
         held = self._live.folder if pid == self._live.pid else None
         return pid if held is None else held
 
@@ -203,7 +206,7 @@ class _Sums:
         sums[1] += 1
 
     def growth(self, following: Following, seconds: float, tracepoints: bool) -> Growth:
-        """Return the sums as a ``Growth``."""
+        """Return the sums of all calls."""
         follower = following.follower
         return Growth(
             self._live.pid,
@@ -230,7 +233,7 @@ class _Sums:
         return sorted(named, key=lambda stack: (-stack.bytes, -stack.calls))
 
     def _name_all(self) -> None:
-        """Name the stacks captured so far. Stacks with the same names are merged."""
+        """Name the stacks captured so far, and merge those with equal names."""
         for (stacks, captured), (size, calls) in self._stacks.items():
             found = self._names.setdefault(stacks.name(captured), [0, 0])
             found[0] += size

@@ -1,4 +1,4 @@
-"""System calls that make a running process's memory grow, and the stacks that make them."""
+"""Interpret the system calls that change a process's memory, and sum those that make it grow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HEAP, STACK = "[heap]", "[stack]"
 MAP_SHARED, MAP_FIXED, MAP_ANONYMOUS = 0x01, 0x10, 0x20
 PROT_WRITE = 2
 MREMAP_FIXED, MREMAP_DONTUNMAP = 2, 4
-# MADV_DONTNEED, MADV_FREE, MADV_REMOVE: the advice that returns memory to the kernel.
+# MADV_DONTNEED, MADV_FREE, MADV_REMOVE: the kinds of advice that return memory to the kernel.
 GIVES_BACK = (4, 8, 9)
 NO_ACCESS = "---p"
 MAX_ENDS = 1 << 21
@@ -46,7 +46,7 @@ IDS = (
 
 @dataclass(frozen=True)
 class Counted:
-    """Calls that made memory grow: how many, their bytes, and both by size."""
+    """The calls that made memory grow in one way: their bytes, their number, and both for each range of sizes."""
 
     bytes: int
     calls: int
@@ -55,12 +55,12 @@ class Counted:
 
 @dataclass(frozen=True)
 class Operation:
-    """All calls of one kind, by ``id``.
+    """All calls of one kind, which ``id`` names.
 
-    Memory grows by "brk", "mmap" (private anonymous memory), "mremap" and "commit" (mprotect that makes reserved memory
-    usable). "reserve" maps memory without access, "mmap.file" a file or shared memory. "brk.shrink", "mremap.shrink",
-    "munmap", "madvise" and "decommit" (mprotect) give memory back. "other" changes nothing; "failed" calls have no
-    bytes."""
+    Memory grows by "brk", "mmap" (private anonymous memory), "mremap" and "commit" (an mprotect call that makes
+    reserved memory usable). "reserve" maps memory without access, "mmap.file" a file or shared memory. "brk.shrink",
+    "mremap.shrink", "munmap", "madvise" and "decommit" (an mprotect call) return memory. "other" changes nothing;
+    "failed" calls have no bytes."""
 
     id: str
     calls: int
@@ -69,7 +69,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class GrowthStack:
-    """The calls from one stack by which memory grew."""
+    """All calls that made memory grow and have the same stack."""
 
     bytes: int
     calls: int
@@ -78,7 +78,8 @@ class GrowthStack:
 
 @dataclass(frozen=True)
 class OtherStacks:
-    """The calls by which memory grew from stacks beyond the first MAX_STACKS."""
+    """The calls that made memory grow and whose stacks were not kept, because there were more than MAX_STACKS
+    stacks."""
 
     bytes: int
     calls: int
@@ -86,10 +87,10 @@ class OtherStacks:
 
 @dataclass(frozen=True)
 class Unseen:
-    """Bytes by which the final mappings differ from those that the observed calls explain.
+    """Bytes by which the actual mappings at the end differ from those that result from the observed calls.
 
-    ``came`` was mapped and ``went`` unmapped without an observed call; ``by_stacks``: thread stacks grow without a
-    call."""
+    ``came``: mapped without an observed call; ``went``: unmapped without one; ``by_stacks``: how much the main thread's
+    stack grew, which takes no call."""
 
     came: int
     went: int
@@ -98,8 +99,8 @@ class Unseen:
 
 @dataclass(frozen=True)
 class Cost:
-    """What following cost the target: how often threads stopped, for how many seconds in all (``stood``), and for how
-    many seconds the whole process stood at the beginning and the end (``held``)."""
+    """What following cost the process: how often threads were stopped, for how many seconds in all (``stood``), and for
+    how many seconds the whole process was stopped at the beginning and the end (``held``)."""
 
     stops: int
     stood: float
@@ -108,10 +109,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class Growth:
-    """The growth of a process, or of a started program and all that it started (``pid`` is None).
+    """How a process grew. ``pid`` is None for a program that gdbheap started, together with all that it started.
 
-    ``mmap`` includes the growth by mremap and mprotect. If ``is_cut``, some "commit" and "decommit" calls are not
-    known."""
+    ``mmap`` includes the growth by mremap and mprotect. ``is_cut``: some "commit" and "decommit" calls may be missing,
+    because the reserved ranges were too many to track."""
 
     pid: int | None
     seconds: float
@@ -131,10 +132,10 @@ class Growth:
 
 
 class MemoryCall(NamedTuple):
-    """A system call for memory.
+    """A system call that changes memory.
 
-    ``id``: as in ``Operation``; ``bytes``: by how much memory grew or shrank; the ranges that it mapped and unmapped;
-    ``replaces``: the new mapping replaced what was there (MAP_FIXED)."""
+    ``id``: as in ``Operation``; ``bytes``: by how much memory grew or shrank; ``mapped``, ``unmapped``: the ranges that
+    the call mapped and unmapped; ``replaces``: it replaced older mappings in its range (MAP_FIXED)."""
 
     id: str
     bytes: int
@@ -144,8 +145,8 @@ class MemoryCall(NamedTuple):
 
 
 class Memory:
-    """The state of a process that is needed to interpret a call: where its heap ends (None: unknown), and which ranges
-    are reserved, that is mapped without access."""
+    """The state of a process that is needed to interpret its calls: where its brk heap ends (None: unknown), and which
+    ranges are reserved (mapped without access)."""
 
     def __init__(self, machine: Machine, before: Mappings) -> None:
         self._machine = machine
@@ -155,11 +156,11 @@ class Memory:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the reserved ranges are no longer known."""
+        """Whether the reserved ranges are no longer known, because there were too many."""
         return self._reserved.is_cut
 
     def read(self, number: int, registers: Sequence[int]) -> MemoryCall:
-        """Return what system call ``number`` did, from the thread's registers right after it (``struct
+        """Return what system call ``number`` did. ``registers``: the thread's, right after the call (``struct
         user_regs_struct``)."""
         known = self._machine.system_calls
         name, result = known.of_memory.get(number, ""), registers[known.result]
@@ -223,7 +224,7 @@ class Memory:
 
 
 def unseen(expected: Expected, after: Mappings) -> Unseen:
-    """Return the differences between the expected and the actual mappings that no observed call explains."""
+    """Return the differences between the expected and the actual mappings, except in doubtful ranges."""
     found, left_out = joined(sorted(after.ranges())), expected.doubtful()
     grown = subtract(subtract(found, expected.ranges()), left_out)
     gone = subtract(subtract(expected.ranges(), found), left_out)
@@ -242,23 +243,23 @@ def size_of(ranges: Ranges) -> int:
 
 
 class Expected:
-    """The mappings that should exist after the calls seen so far; the calls themselves are not kept.
+    """The mappings that should exist after the calls seen so far. The calls themselves are not stored.
 
-    Calls of several threads may arrive in another order than the kernel made them. If memory is mapped that still
-    counts as mapped, its unmapping is owed: it is expected later."""
+    Calls of several threads may arrive in another order than the kernel made them. If a call maps memory that still
+    counts as mapped, an unmapping of it must follow: it is owed."""
 
     def __init__(self, ranges: Ranges) -> None:
         self._mapped, self._owed, self._doubtful = _Ranges(joined(sorted(ranges))), _Ranges([]), _Ranges([])
 
     @property
     def is_cut(self) -> bool:
-        """Whether the expected mappings are no longer known."""
+        """Whether the expected mappings are no longer known, because there were too many ranges."""
         return any(ranges.is_cut for ranges in (self._mapped, self._owed, self._doubtful))
 
     def add(self, call: MemoryCall, is_doubtful: bool) -> None:
-        """Apply a call. ``is_doubtful``: it was made while the mappings were read, so that its ranges are left out
-        later."""
-        # What a call unmaps comes first.
+        """Apply a call. ``is_doubtful``: the call was made while the mappings were read, so that the state of its
+        ranges is unknown."""
+        # A call that unmaps and maps (mremap) unmaps first.
         if call.unmapped is not None:
             self.unmap(call.unmapped)
         if call.mapped is not None:
@@ -272,15 +273,16 @@ class Expected:
         return self._doubtful.ranges()
 
     def map(self, new: tuple[int, int], replaces: bool) -> None:
-        """Mark a range as mapped. With ``replaces`` (MAP_FIXED) it replaces what was there, else an unmapping is
-        owed."""
+        """Mark a range as mapped. If it still counts as mapped, an unmapping is owed, unless the call ``replaces`` what
+        was there (MAP_FIXED)."""
         if not replaces:
             for start, end in self._mapped.within(*new):
                 self._owed.change(start, end, True)
         self._mapped.change(*new, True)
 
     def unmap(self, old: tuple[int, int]) -> None:
-        """Mark a range as unmapped. Where an unmapping was owed, only that is settled: the newer mapping stays."""
+        """Mark a range as unmapped. Parts for which an unmapping was owed stay mapped, by the newer mapping; they are
+        no longer owed."""
         owed = self._owed.within(*old)
         for start, end in owed:
             self._owed.change(start, end, False)
@@ -293,23 +295,24 @@ class Expected:
 
 
 class _Ranges:
-    """Disjoint ranges, stored as one ascending list of their ends, so that a change moves only a few ends.
+    """Disjoint ranges, stored as one ascending list of their starts and ends, so that a change moves only a few of
+    them.
 
-    Ranges whose unmapping was not seen stay in the list. With more than twice as many ranges as a process may have
-    mappings, all are dropped, and ``is_cut`` is set."""
+    Ranges whose unmapping was not seen stay in the list. If there are more than twice as many ranges as a process may
+    have mappings, all are dropped, and ``is_cut`` is set."""
 
     def __init__(self, ranges: Ranges) -> None:
         self._ends = [end for found in ranges for end in found]
-        # Two ends for each range; the mappings limit may be set arbitrarily high.
+        # Two ends for each range. MAX_ENDS, because the kernel's limit of mappings can be set to any value.
         self._most = min(4 * mappings_limit(), MAX_ENDS)
         self.is_cut = False
 
     def change(self, start: int, end: int, is_in: bool) -> None:
-        """Add [start, end) to the ranges if ``is_in``, else remove it."""
+        """Add [start, end) to the ranges if ``is_in``, else remove it from them."""
         if start >= end or self.is_cut:
             return
         low, high = bisect_left(self._ends, start), bisect_right(self._ends, end)
-        # An odd number of ends below means that the address is inside a range.
+        # An odd number of ends below an address means that the address is inside a range.
         kept = [start] * (low % 2 != is_in) + [end] * (high % 2 != is_in)
         self._ends[low:high] = kept
         if len(self._ends) > self._most:
@@ -327,5 +330,5 @@ class _Ranges:
 
 
 def counted(sizes: SizeSums) -> Counted:
-    """Return the sums of calls that made memory grow."""
+    """Return the sums of the calls that made memory grow."""
     return Counted(sizes.bytes, sizes.calls, sizes.shares())

@@ -1,4 +1,5 @@
-"""The graph of a target without Python: its blocks, and the words in them that are addresses of other blocks."""
+"""The graph of a target without Python: the nodes are blocks, the edges words in blocks that are addresses of
+blocks."""
 
 from __future__ import annotations
 
@@ -15,21 +16,21 @@ __all__ = ["BlockReferences", "Kinds"]
 
 
 class Kinds(Protocol):
-    """The kinds of blocks, as far as their contents are known."""
+    """The kinds of blocks that were recognised by their contents."""
 
     @property
     def native(self) -> _native.Structures:
-        """The same kinds for the native module."""
+        """The same kinds as the native module's object."""
 
     def name_of(self, kind: int) -> str:
         """Return the name of a kind by its number."""
 
     def name_at(self, address: int) -> str | None:
-        """Return the name of the kind of the used block that holds an address, or None if unknown."""
+        """Return the name of the kind of the block in use that holds an address, or None if unknown."""
 
 
 class BlockReferences(Nodes):
-    """The graph of the blocks of ``stores``. A node's type is the number of its kind in ``structures``."""
+    """The graph of the blocks in ``stores``. A node's ``type`` is the number of its kind in ``structures``."""
 
     believed = LIKELY
 
@@ -45,7 +46,8 @@ class BlockReferences(Nodes):
     ) -> None:
         """Draw the graph.
 
-        ``hidden``: (address of the word, address in a block) of words at odd addresses that point to blocks, ascending.
+        ``hidden``: words at odd addresses that point to blocks, ascending, each as (address of the word, address that
+        the word holds).
         """
         super().__init__()
         self.target, self.roots, self.structures = target, roots, structures
@@ -59,8 +61,8 @@ class BlockReferences(Nodes):
         return self.target.space
 
     def is_certain(self, number: int) -> bool:
-        """Return whether a chain reaches the node from static data, only over words that point to the beginning of a
-        block."""
+        """Return whether a chain of words, each pointing to the beginning of a block, leads from static data to the
+        node."""
         chain = self.graph.chain(number)
         first, last = self.graph.phases([chain[0], chain[-1]]) if chain else (BY_PADDING, BY_PADDING)
         return first == BY_STATIC and last < BY_PADDING

@@ -1,7 +1,7 @@
-"""Find words that point to blocks but that a graph usually ignores: words in mapped files on a disk, and words at odd
-addresses, in packed structs.
+"""Find words that point to blocks and that a graph usually ignores.
 
-Such words rarely are pointers, so they are searched only if blocks would otherwise count as lost.
+These are words in mapped files on a disk, and words at odd addresses, in packed structs. Such words rarely are
+pointers, so they are searched only if blocks would otherwise count as lost.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from gdbheap.targets.target import Target
 
 __all__ = ["with_hidden_words"]
 
-# Lost blocks of at least LEAST bytes are worth the search. Blocks that such a word points to may contain further ones,
-# so the search is repeated up to ROUNDS times.
+# The search needs at least LEAST bytes of lost blocks. A block that a hidden word points to may contain further hidden
+# words, so the search is repeated up to ROUNDS times.
 LEAST, ROUNDS = 4 << 20, 4
 Draw = Callable[[Sequence[Root], Sequence[tuple[int, int]]], BlockReferences]
 
 
 def with_hidden_words(target: Target, draw: Draw, roots: Sequence[Root], heaps: Ranges) -> BlockReferences:
-    """Return the graph that ``draw`` makes of ``roots`` and of hidden words, if there are any.
+    """Return the graph that ``draw`` makes of ``roots`` and, if there are any, of hidden words.
 
     ``heaps``: the ranges in which blocks lie.
     """

@@ -1,7 +1,7 @@
 """Find tables of glibc's dynamic linker whose words are not references.
 
-Their unused parts contain words of the memory's former owners, and other structures of the linker hold everything that
-the tables name.
+The unused part of such a table still has words from earlier uses of the memory. Whatever its used part points to, other
+structures of the linker keep alive, so no reference is lost when the table is ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gdbheap.targets.target import Target
 __all__ = ["mapping_tables"]
 
 # elf/dl-find_object.c (glibc 2.35 and later), struct dlfo_mappings_segment: previous, to_free, size, allocated. A
-# segment begins at the first multiple of two cache lines in its block; to_free is the block's address.
+# segment begins at the first multiple of LINE bytes (two cache lines) in its block; to_free is the block's address.
 WORD, HEAD, LINE = 8, 32, 128
 # The most words that are tried as segments; each segment points to the previous one.
 MAX_SEGMENTS = 1 << 10
@@ -23,7 +23,8 @@ MAX_WORDS = 1 << 16
 
 
 def mapping_tables(target: Target) -> list[int]:
-    """Return the addresses of the blocks in which the linker keeps where objects are mapped, ascending."""
+    """Return the addresses of the blocks in which the dynamic linker records the mappings of loaded objects,
+    ascending."""
     linkers = [loaded for loaded in target.objects if loaded.is_dynamic_linker]
     data = (place for one in linkers for start, end in one.writable_ranges() for place in range(start, end, WORD))
     words = _native.words_at(target.space, list(islice(data, MAX_WORDS)))

@@ -1,5 +1,5 @@
-"""Find memory that a program mapped itself, by the blocks that refer to it: ``mmap.mmap`` objects, Arrow's
-memory-mapped files, torch's mapped storages, and whatever keeps a mapping's address next to its size."""
+"""Find memory that a program mapped itself, by the block that holds the memory's address and size: an ``mmap.mmap``
+object, a memory-mapped file of Arrow, a mapped storage of torch, or any other block with an address next to a size."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gdbheap.targets.target import Target
 
 __all__ = ["Mapped", "find_mapped", "mapped_files", "shared_ranges", "written_files"]
 
-# Mappings below MIN_BYTES are left out. If they total less than MIN_TOGETHER, or less than 1/MIN_OF_RSS of RSS, gdbheap
-# does not look for owners.
+# Mappings below MIN_BYTES are left out. If the others total less than MIN_TOGETHER, or less than 1/MIN_OF_RSS of RSS,
+# gdbheap does not look for their owners.
 MIN_BYTES, MIN_TOGETHER, MIN_OF_RSS = 64 << 10, 1 << 20, 100
-# The most bytes of resident shared memory that are searched for pointers, in a second or less.
+# The most bytes of resident shared memory that are searched for pointers; this takes at most a second.
 MAX_SHARED = 1 << 30
 # The most bytes of mapped files that are read when blocks seem to be lost.
 MAX_FILES = 1 << 30
@@ -27,10 +27,10 @@ Progress = Callable[[int, int], object]
 
 @dataclass(frozen=True)
 class Mapped:
-    """Memory [``address``, ``end``), in whole pages, that a block describes by an address and a size.
+    """Memory [``address``, ``end``), in whole pages, whose address and size a block holds.
 
-    ``block``: the address of that block. ``name``: the file's name, "" for anonymous memory. ``shared``: other
-    processes may have the same pages, and see what is written there.
+    ``block``: the address of that block. ``name``: the name of the mapped file, "" for anonymous memory. ``shared``:
+    other processes may map the same pages, and see what is written to them.
     """
 
     address: int
@@ -41,13 +41,12 @@ class Mapped:
 
     @property
     def size(self) -> int:
-        """Bytes, including the rest of the last page."""
+        """The number of bytes up to the end of the last page."""
         return self.end - self.address
 
 
 def mapped_files(target: Target) -> Ranges:
-    """Return shared memory and mapped files that are no part of a loaded object. Adjacent parts of one file are one
-    range."""
+    """Return shared memory and mapped files outside loaded objects. Adjacent parts of one file are one range."""
     found: Ranges = []
     last: Mapping | None = None
     for mapping in target.mappings:
@@ -64,9 +63,9 @@ def mapped_files(target: Target) -> Ranges:
 
 
 def shared_ranges(target: Target) -> tuple[Ranges, bool]:
-    """Return the writable shared memory without a file on a disk, ascending, and whether that is all of it.
+    """Return the writable shared memory without a file on a disk, ascending, and whether the list is complete.
 
-    The smallest mappings come first until MAX_SHARED bytes are reached.
+    The smallest mappings are taken first, until MAX_SHARED bytes are reached.
     """
     pages, left, found = target.pages, MAX_SHARED, []
     every = [one for one in target.mappings if one.writable and one.readable and _is_shared(one)]
@@ -78,9 +77,9 @@ def shared_ranges(target: Target) -> tuple[Ranges, bool]:
 
 
 def written_files(target: Target) -> list[tuple[Mapping, Ranges]]:
-    """Return the writable mapped files on a disk that are no part of a loaded object, with their resident ranges.
+    """Return the writable mapped files on a disk outside loaded objects, each with its resident ranges.
 
-    The smallest come first until MAX_FILES bytes are reached.
+    The smallest mappings are taken first, until MAX_FILES bytes are reached.
     """
     unseen = {file.path for file, _ranges in target.unseen_data()}
     every = [
@@ -110,7 +109,7 @@ def _is_shared(mapping: Mapping) -> bool:
 
 
 def _follows(before: Mapping, mapping: Mapping) -> bool:
-    """Return whether a mapping continues the one before it, in memory and in the file."""
+    """Return whether a mapping continues ``before`` both in memory and in the file."""
     same = (before.inode, before.device, before.path) == (mapping.inode, mapping.device, mapping.path)
     return same and before.end == mapping.start and before.offset + before.size == mapping.offset
 
@@ -118,10 +117,10 @@ def _follows(before: Mapping, mapping: Mapping) -> bool:
 def find_mapped(
     target: Target, heaps: _native.Heaps, candidates: Iterable[tuple[int, int]], progress: Progress | None = None
 ) -> list[Mapped]:
-    """Return the memory among ``candidates`` that blocks of ``heaps`` describe by an address next to a size.
+    """Return those parts of ``candidates`` whose address and size stand next to each other in a block of ``heaps``.
 
-    Its address or its end must be the boundary of a mapping, or of other such memory. The result is ascending and
-    disjoint.
+    A part must begin or end at the boundary of a mapping, or where another accepted part ends or begins. The result is
+    ascending and disjoint.
     """
     ranges = sorted((start, end) for start, end in candidates if end - start >= MIN_BYTES)
     whole = sum(end - start for start, end in ranges)
@@ -131,7 +130,8 @@ def find_mapped(
     rows = _native.find_mapped(heaps, ranges, page, progress)
     largest: dict[int, tuple[int, bool, int]] = {}
     for block, place, address, size in rows:
-        # A view of the memory, such as a Py_buffer, has other fields between the address and the size.
+        # A block with the size right after the address is preferred: in a view, such as a Py_buffer, other fields lie
+        # between the two.
         found = address + -(-size // page) * page, _word(target, place + target.machine.word) == size, block
         largest[address] = max(found, largest.get(address, found), key=lambda row: row[:2])
     return list(_proven(target, ranges, {address: (block, end) for address, (end, _own, block) in largest.items()}))
@@ -145,8 +145,9 @@ def _word(target: Target, address: int) -> int | None:
 
 
 def _proven(target: Target, ranges: Ranges, largest: dict[int, tuple[int, int]]) -> Iterator[Mapped]:
-    """Yield the memory whose boundaries fit. The kernel joins neighbouring mappings, so one of several may have no
-    boundary of its own."""
+    """Yield the memory that begins or ends at the boundary of a mapping, or of other memory yielded.
+
+    The kernel joins neighbouring mappings, so one of several may have no boundary of its own."""
     starts = {mapping.start for mapping in target.mappings} | {start for start, _end in ranges}
     ends = {mapping.end for mapping in target.mappings} | {end for _start, end in ranges}
     by_end: defaultdict[int, list[int]] = defaultdict(list)
@@ -158,7 +159,7 @@ def _proven(target: Target, ranges: Ranges, largest: dict[int, tuple[int, int]])
         address = fitting.pop()
         if address in largest and address not in accepted:
             accepted.add(address)
-            # A mapping between two that fit starts where one of them ends.
+            # Memory that begins where this ends, or ends where this begins, fits too.
             fitting += [largest[address][1], *by_end.pop(address, [])]
     last = 0
     for address in sorted(accepted):
@@ -172,6 +173,6 @@ def _named(target: Target, address: int, end: int, block: int) -> Mapped:
     mapping = target.mappings.find(address)
     if mapping is None or mapping.anonymous and mapping.private:
         return Mapped(address, end, block, "", False)
-    # A core does not say which mappings are shared. Files of shared memory are; other files may be.
+    # A core does not say which mappings are shared. Files of shared memory are certainly shared; other files may be.
     is_told = not mapping.private or not mapping.inode and mapping.path.startswith(MEMORY_FILES)
     return Mapped(address, end, block, mapping.name, is_told)

@@ -1,4 +1,5 @@
-"""Name the edges of a graph, starting at the roots. Naming an edge reads its holder, so a budget limits the number."""
+"""Name the edges of a graph, starting at the roots. Naming an edge reads the holder's memory, so their number is
+limited."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ AT_ONCE = 10_000
 
 
 class EdgeName(NamedTuple):
-    """What a holder calls a reference.
+    """The name of an edge: what a holder calls its reference.
 
-    ``kind``: INDEX is a position in a sequence (``text`` is a number), NAME is a name that the program uses, INSIDE is
-    anything without a name in the program, such as an offset.
+    ``kind``: INDEX for a position in a sequence (``text`` is a number); NAME for a name that the program uses; INSIDE
+    for a reference that the program does not name, such as a word at an offset.
     """
 
     kind: int
@@ -38,19 +39,19 @@ BUFFER = EdgeName(INSIDE, "(buffer)")
 
 
 class Holders(Protocol):
-    """What knows the holders of one kind of graph."""
+    """Reads the names of references in the holders of one kind of graph."""
 
     def of_root(self, root: Node, target: Node) -> EdgeName | None:
-        """Return what a root calls its reference to ``target``, or None."""
+        """Return the name of a root's reference to ``target``, or None."""
 
     def held(self, holder: Node, is_namespace: bool) -> Iterable[tuple[int, EdgeName]]:
-        """Return (address, name) of everything that a block refers to by a name.
+        """Return (address, name) of everything to which the block ``holder`` has a named reference.
 
-        ``is_namespace``: the block's keys are names of a program.
+        ``is_namespace``: the block is a dict whose keys are names of the program.
         """
 
     def is_dict(self, node: Node) -> bool:
-        """Return whether the meaning of the node's keys depends on its holder."""
+        """Return whether the node is a dict, so that only its holder shows whether its keys are names."""
 
     def makes_namespace(self, name: EdgeName) -> bool:
         """Return whether an edge of that name points to a dict whose keys are names."""
@@ -59,7 +60,7 @@ class Holders(Protocol):
 def name_edges(target: Target, nodes: Nodes, holders: Holders | None, most: int = MOST_NAMED) -> tuple[EdgeNames, bool]:
     """Return the names of edges, those near the roots first, and whether all edges were examined.
 
-    Without ``holders`` the names are offsets. ``most``: the most edges that get names.
+    Without ``holders`` the names are offsets. ``most``: the largest number of edges to name.
     """
     found = _Naming(target, nodes, holders)
     return found.names, found.run(most)
@@ -68,9 +69,9 @@ def name_edges(target: Target, nodes: Nodes, holders: Holders | None, most: int 
 class _Naming:
     """Names edges breadth first.
 
-    Dicts wait for all other nodes, because their holders say what their keys are. Buffers wait too: they are named with
-    the objects that they belong to. Words on stacks, the last phase, come after everything else: a stale one may point
-    to a dict whose holder has not been met.
+    Dicts wait for all other nodes, because their holders show whether their keys are names. Buffers wait too: they are
+    named together with the objects that own them. Roots of the last phase (words on stacks) are followed after
+    everything else, because a stale word may point to a dict whose holder has not been reached yet.
     """
 
     def __init__(self, target: Target, nodes: Nodes, holders: Holders | None) -> None:
@@ -86,7 +87,7 @@ class _Naming:
         for number, root in enumerate(nodes.roots, nodes.first_root):
             (self._last if root.phase == last else self._queue).append(number)
         self._namespaces: set[int] = set()
-        # Buffers that were named with the object that they belong to.
+        # Buffers whose edges were named together with the object that owns them.
         self._owned: set[int] = set()
 
     def run(self, most: int) -> bool:
@@ -122,9 +123,10 @@ class _Naming:
             self._go_on(targets, names)
 
     def _with_buffers(self, node: Node) -> Iterator[tuple[int, list[_native.Edge]]]:
-        """Yield a node and, if it is an object, its buffers, each with its edges.
+        """Yield (number, edges) of a node and, if it is an object, of each of its buffers.
 
-        A buffer of several objects, such as shared keys, is named by the first object that has names for it.
+        The edges of a buffer of several objects, such as shared keys, are named by the first object that has names for
+        them.
         """
         waiting, met = [node.id], {node.id}
         while waiting:
@@ -156,7 +158,7 @@ class _Naming:
 
         def next_of(target: Node) -> EdgeName | None:
             """Return the next name for one of several references to ``target``; the last name serves all further
-            ones."""
+            references."""
             left = named.get(target.address)
             if not left:
                 return None
@@ -165,7 +167,10 @@ class _Naming:
         return next_of
 
     def _by_words(self, node: Node, targets: Sequence[Node], names: list[EdgeName | None]) -> None:
-        """Name the remaining edges by offset. Edges to one target are in the order of their words."""
+        """Name the edges that have no name yet by their offset in the holder.
+
+        Several edges to one target get the offsets of their words in ascending order.
+        """
         wanted: dict[int, deque[int]] = {}
         for place, name in enumerate(names):
             if name is None:

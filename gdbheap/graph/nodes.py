@@ -1,4 +1,4 @@
-"""The meaning of the native graph's node numbers, whatever its blocks hold."""
+"""The meaning of the native graph's node numbers, for graphs of any kind."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MAX_KNOWN = 1 << 16
 class Root:
     """Something outside of the heaps that refers to blocks.
 
-    ``pointers``: addresses that it holds; ``ranges``: memory whose words may be addresses. ``phase``: when it is
-    followed; see native/core/src/graph/tree.rs.
+    ``pointers``: addresses that the root holds. ``ranges``: memory whose words may be addresses. ``phase``: when the
+    root is followed; see native/core/src/graph/tree.rs.
     """
 
     name: str
@@ -29,9 +29,9 @@ class Root:
 class Node(NamedTuple):
     """A node of the graph.
 
-    ``place``: block, static or root; ``kind``: object, idle, buffer or unknown. ``address`` is an object's own address,
-    else the block's first byte. ``block`` is the block's first byte, ``size`` its bytes with the header; ``type`` is
-    the type's address or 0.
+    ``id``: its number. ``place``: block, static or root. ``kind``: object, idle, buffer or unknown. ``address``: for an
+    object its own address, otherwise the first byte of the block. ``block``: the first byte of the block. ``size``: the
+    bytes of the block, header included. ``type``: the address of the type, or 0.
     """
 
     id: int
@@ -45,13 +45,14 @@ class Node(NamedTuple):
 
 
 class Nodes:
-    """The nodes of one graph, and the ``roots`` that it was drawn with."""
+    """The nodes of one graph, and the ``roots`` from which it was drawn."""
 
     graph: _native.Graph
     roots: Sequence[Root]
-    # An edge of at most this number (EXACT to STRAY) counts as one that the program follows.
+    # An edge with at most this number (EXACT to STRAY) counts as a reference that the program uses.
     believed = EXACT
-    # Whether objects count the references to them. Then a count above the references that exist proves a lost one.
+    # Whether objects count the references to them. If they do, a count above the number of references found proves a
+    # lost reference.
     counts_references = False
 
     def __init__(self) -> None:
@@ -59,7 +60,7 @@ class Nodes:
         self._words: dict[tuple[int, int], int | None] = {}
 
     def find(self, address: int) -> Node | None:
-        """Return the node that holds ``address``: a block, or the static type there. None if there is neither."""
+        """Return the node that holds ``address``: a block or a static type. None if there is neither."""
         number = self.graph.find(address)
         return None if number is None else self.node(number)
 
@@ -79,7 +80,7 @@ class Nodes:
 
     @property
     def first_root(self) -> int:
-        """The number of the first root; the other roots have the numbers after it."""
+        """The number of the first root; the other roots have the numbers that follow."""
         return self.graph.nodes - len(self.roots)
 
     def owner_of(self, number: int) -> Node | None:
@@ -88,13 +89,14 @@ class Nodes:
         return None if owner >= self.graph.nodes else self.node(owner)
 
     def word_of_root(self, block: int) -> int | None:
-        """Return the address of the word in a root's memory where the chain to a block begins, or None."""
+        """Return the address of the word in a root's memory at which the chain to the block at ``block`` begins, or
+        None."""
         number = self.graph.find(block)
         chain = [] if number is None else self.graph.chain(number)[:2]
         return self.word_to(*self.nodes(chain)) if len(chain) == 2 else None
 
     def word_to(self, root: Node, first: Node) -> int | None:
-        """Return the address of the first word in a root's memory that points to a node, or None."""
+        """Return the address of the first word in a root's memory that points to the node ``first``, or None."""
         key = root.id, first.id
         if key not in self._words:
             low, high = first.block, first.block + max(first.size, 1)
@@ -109,7 +111,7 @@ class Nodes:
         raise NotImplementedError
 
     def is_certain(self, number: int) -> bool:
-        """Return whether a chain of proven references reaches the node."""
+        """Return whether a chain of proven references leads from a root to the node."""
         raise NotImplementedError
 
     def _read(self, numbers: Sequence[int]) -> Iterator[Node]:

@@ -1,4 +1,4 @@
-"""Paths through a graph as people read them, with names for the nodes and edges of a graph of blocks."""
+"""Paths through a graph as people read them, and names for the nodes and edges of a graph of blocks."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from gdbheap.targets.frames import Frame, frame_of_register, frame_of_variable, 
 from gdbheap.targets.ranges import Ranges
 
 STEPS_AT_EACH_END = 100
-# The most words of a stack that point to one block and are examined.
+# The most words of one stack that are examined for a block to which they all point.
 MAX_PLACES = 32
 BLOCK = "block"
-# IDLE: a used block without a living object. Without a type it is a block that Python 2 keeps for numbers.
+# IDLE: a block in use without a living object. If its type is unknown, Python 2 keeps the block for numbers.
 IDLE, NUMBERS = "idle", "block of free numbers"
-# A block of C code in a program with Python.
+# A block that C code allocated in a program with Python.
 STRUCTURE = "structure"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One object, root or block of a path: its address, the name of its type, and the edge to it."""
+    """One step of a path: the address and the type of the object, root or block that it reaches, and the edge to it."""
 
     address: int
     type: str
@@ -39,8 +39,8 @@ class Step:
 class Path:
     """A path from a root to an object.
 
-    ``expression`` is the path as Python, or None. If it holds in another interpreter than the main one, a comment in it
-    says so.
+    ``expression``: the path as a Python expression, or None. If the expression is valid in another interpreter than the
+    main one, it contains a comment that says so.
     """
 
     steps: list[Step]
@@ -49,11 +49,11 @@ class Path:
 
 
 class Named(Protocol):
-    """What a holder calls a reference."""
+    """The name of an edge."""
 
     @property
     def text(self) -> str:
-        """The text of the edge, to be put after the holder's own name."""
+        """The text of the edge, which follows the holder's own name."""
 
 
 class Paths(Protocol):
@@ -64,33 +64,34 @@ class Paths(Protocol):
         """The graph whose nodes are named."""
 
     def type_name(self, node: Node) -> str:
-        """Return the name of an object's type, or for other nodes a word for what they are."""
+        """Return the name of an object's type; for any other node, a word for what it is."""
 
     def kind_name(self, kind: int) -> str:
-        """Return the name of a type by its address."""
+        """Return the name of the type whose address is ``kind``."""
 
     def structure_name(self, kind: int) -> str:
-        """Return the name of a kind of C blocks by its number."""
+        """Return the name of the kind of C blocks with the number ``kind``."""
 
     def edge(self, holder: Node, target: Node, above: str = "") -> Named:
         """Return what ``holder`` calls its reference to ``target``. ``above``: the text of an edge to the holder."""
 
     def path(self, numbers: Sequence[int]) -> Path:
-        """Return the path of a chain that begins at a root; a long one has only the steps at both ends."""
+        """Return the path of a chain of node numbers that begins at a root; a long path has only the steps at both
+        ends."""
 
     def naming(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Return the nodes of a chain whose names distinguish one holder from another."""
+        """Return those nodes of a chain whose names distinguish its holder from other holders."""
 
 
 @dataclass(frozen=True)
 class Word:
-    """An edge of a graph of blocks: a phrase that says where the pointing word is."""
+    """An edge of a graph of blocks; ``text`` says where the word lies that points to the block."""
 
     text: str
 
 
 class BlockPaths:
-    """Names for the nodes of a graph of blocks: blocks by class or size, edges by the place of the word."""
+    """Names for a graph of blocks: each block by its class or size, each edge by the place of the word."""
 
     def __init__(self, references: BlockReferences) -> None:
         self.references = references
@@ -98,22 +99,22 @@ class BlockPaths:
         self._variables: list[tuple[int, int, str]] | None = None
 
     def type_name(self, node: Node) -> str:
-        """Return the type of what is in a block, its size if that is unknown; for a root, its kind."""
+        """Return the type of a block's contents, or its size if the type is unknown; for a root, its kind."""
         if isinstance(node.root, BlockRoot):
             return node.root.kind
         return self.kind_name(node.type) if node.type else block_name(node.size)
 
     def kind_name(self, kind: int) -> str:
-        """Return the name of a kind of block by its number."""
+        """Return the name of the kind of block with the number ``kind``."""
         structures = self.references.structures
         return block_name(0) if structures is None else structures.name_of(kind)
 
     structure_name = kind_name
 
     def edge(self, holder: Node, target: Node, above: str = "") -> Word:
-        """Return where in ``holder`` the first word is that points into ``target``.
+        """Return the place of the first word in ``holder`` that points into ``target``.
 
-        For an interior pointer it also says how far into ``target`` the word points.
+        If the word points into the middle of ``target``, the text also says how far in.
         """
         place = self._place(holder, target)
         if isinstance(holder.root, BlockRoot):
@@ -125,7 +126,10 @@ class BlockPaths:
         return Word(f"{place - holder.block:+#x}{into}")
 
     def _place(self, holder: Node, target: Node) -> int | None:
-        """Return the address of the word. On a stack, a saved register is preferred to a word that may be stale."""
+        """Return the address of the word in ``holder`` that points to ``target``, or None.
+
+        On a stack, a saved register is preferred to other words, which may be stale.
+        """
         root = holder.root
         places = self._places(root.ranges if root is not None else [(holder.block, holder.block + holder.size)], target)
         first = next(places, None)
@@ -135,7 +139,7 @@ class BlockPaths:
         return next((place for place in islice(chain([first], places), MAX_PLACES) if place in saved), first)
 
     def _places(self, ranges: Ranges, target: Node) -> Iterator[int]:
-        """Yield the addresses of the words that point to a node."""
+        """Yield the addresses of the words in ``ranges`` that point into ``target``."""
         low, high = target.block, target.block + max(target.size, 1)
         space = self.references.target.space
         for start, end in ranges:
@@ -167,7 +171,10 @@ class BlockPaths:
         return f"{root.name}, in the frame of {self._function(frames) if saver is None else saver.function}"
 
     def _with_register(self, root: BlockRoot, target: Node) -> str | None:
-        """Return the function with a variable in a register of the root's thread that points to ``target``, or None."""
+        """Return the name of a function that has a variable in a register; None if there is none.
+
+        The register is one of the root's thread and points to ``target``.
+        """
         registers = register_numbers([] if root.thread is None else root.thread.registers)
         low, high = target.block, target.block + max(target.size, 1)
         numbers = [number for number, value in registers.items() if low <= value < high]
@@ -183,9 +190,10 @@ class BlockPaths:
             return 0
 
     def _function(self, frames: Sequence[Frame]) -> str:
-        """Name the function of the first frame that is not the C library's.
+        """Name the function of the first frame that is not the C library's, or of the first frame if there is none.
 
-        Functions of the C library keep their callers' arguments in their own frames, too.
+        If frames of the C library come before it, add "or below": functions of the C library keep arguments of their
+        callers in their own frames too.
         """
         own = next((frame for frame in frames if not self._is_of_libc(frame)), frames[0])
         return own.function if own is frames[0] else f"{own.function} or below"
@@ -195,7 +203,8 @@ class BlockPaths:
         return loaded is not None and loaded.path.rsplit("/", 1)[-1].startswith(LIBCS)
 
     def _of_thread(self, root: BlockRoot, distance: int) -> str:
-        """Return the name of the thread-local variable at this distance from the thread pointer."""
+        """Return the name of the thread-local variable at ``distance`` from the thread pointer; without one, the root's
+        name."""
         if self._variables is None:
             self._variables = thread_variables(self.references.target)
         for start, size, name in self._variables:
@@ -204,7 +213,7 @@ class BlockPaths:
         return root.name
 
     def _frames_of(self, root: BlockRoot) -> list[Frame]:
-        """Return the frames of the thread whose stack or registers the root is."""
+        """Return the frames of the thread whose stack or registers the root represents."""
         if root.part not in (STACK, REGISTERS) or root.thread is None:
             return []
         if root.thread.tid not in self._frames:
@@ -212,7 +221,8 @@ class BlockPaths:
         return self._frames[root.thread.tid]
 
     def path(self, numbers: Sequence[int]) -> Path:
-        """Return the path of a chain that begins at a root; a long one has only the steps at both ends."""
+        """Return the path of a chain of node numbers that begins at a root; a long path has only the steps at both
+        ends."""
         length = max(len(numbers) - 1, 0)
         if length <= 2 * STEPS_AT_EACH_END:
             return Path(self._steps(numbers), None, length)
@@ -247,7 +257,7 @@ class Group(Protocol):
 
 
 def group_name(paths: Paths, group: Group) -> str:
-    """Return the type of the blocks of a group, or what they are."""
+    """Return the name of a group: the type of its blocks, otherwise their size or kind."""
     if group.kind == STRUCTURE:
         return paths.structure_name(group.type_address)
     if group.type_address:
@@ -259,7 +269,7 @@ def group_name(paths: Paths, group: Group) -> str:
 
 
 def block_name(size: int) -> str:
-    """Return the name of a block of which only the size is known, header included."""
+    """Return the name of a block of which only the size (header included) is known."""
     return f"{BLOCK} of {size:,} bytes"
 
 

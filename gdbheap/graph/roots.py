@@ -1,5 +1,5 @@
-"""Find the roots outside of the heaps: static data of the loaded objects by symbol, data of threads, and other memory
-that a program mapped."""
+"""Find the roots outside the heaps: static data of the loaded objects by symbol, data of threads, and other memory that
+a program mapped."""
 
 from __future__ import annotations
 
@@ -47,21 +47,20 @@ __all__ = [
 
 # The phases in which roots are followed; see native/core/src/graph/tree.rs.
 BY_STATIC, BY_STACKS = 0, 1
-# The first phase of weak evidence: words in the padding of a block, and interior pointers.
+# The first phase of weak evidence (words in the padding of a block); interior pointers follow in later phases.
 BY_PADDING = 2
 # The phase of words that may be stale.
 BY_LEFT_OVER = 5
 # The kinds of roots.
 GLOBAL, THREAD, MEMORY = "global", "thread", "memory"
 STACK, REGISTERS, DATA = "stack", "registers", "data"
-# Static thread-local data is on one side of the thread pointer, at most MAX_TLS bytes of it; struct pthread is on the
-# other.
+# On one side of the thread pointer lie at most MAX_TLS bytes of static thread-local data, on the other struct pthread.
 MAX_TLS, DESCRIPTOR = 16 << 10, 4 << 10
-# The most symbols that become roots, in all objects together; fewer if there is no memory for SYMBOL_BYTES each.
+# The most symbols that become roots, in all objects together; fewer if memory for SYMBOL_BYTES each is not available.
 MAX_SYMBOLS, SYMBOL_BYTES = 1 << 20, 1 << 10
-# The most runs of words that may be addresses, in all objects together; a section with more of them is one root.
+# The most runs of words that may be addresses, in all objects together. A section that would exceed it is one root.
 MAX_RUNS = 1 << 18
-# The most words that look like addresses and were written by the linker. Further ones count as the program's.
+# The most words that look like addresses and were written by the linker. Further words count as the program's.
 MAX_LINKED = 1 << 18
 PIECE = 4 << 20
 
@@ -70,9 +69,9 @@ PIECE = 4 << 20
 class BlockRoot(Root):
     """A root of a graph of blocks.
 
-    ``kind``: GLOBAL, THREAD or MEMORY. ``owner``: for a global the path of its object, for a thread its number and
-    name. ``part``: for a global its symbol in quotes or its section, for a thread STACK, REGISTERS or DATA, for a
-    mapping its name. ``thread``: the thread that it belongs to.
+    ``kind``: GLOBAL, THREAD or MEMORY. ``owner``: for a global the path of its loaded object, for a thread its number
+    and name. ``part``: for a global its symbol in quotes or its section; for a thread STACK, REGISTERS or DATA; for a
+    mapping its name. ``thread``: the thread whose memory or registers the root is, or None.
     """
 
     kind: str = MEMORY
@@ -107,9 +106,9 @@ def block_roots(
 ) -> list[Root]:
     """Return the roots of a graph of blocks.
 
-    ``stacks``: each with its used ranges. ``loose``: stacks without a thread. ``others``: memory that is not walked.
-    ``taken``: the ranges of blocks, and the allocators' own records. ``kept``: data of ended threads that the C library
-    still uses.
+    ``stacks``: the stacks, each with its used ranges. ``loose``: stacks without a thread. ``others``: memory that is
+    not walked. ``taken``: the ranges of blocks, and the allocators' own records. ``kept``: data of ended threads that
+    the C library still uses.
     """
     heaps, books = taken
     bounds = (min(heaps)[0], max(end for _start, end in heaps)) if heaps else (0, 0)
@@ -146,7 +145,7 @@ def block_roots(
 def given_data(target: Target, heaps: Ranges) -> Ranges:
     """Return the parts of the loaded objects' static data in which blocks lie.
 
-    musl's dynamic linker gives its malloc the unused ends of that data. ``heaps``: the ranges in which blocks lie.
+    musl's dynamic linker gives musl's malloc the unused ends of that data. ``heaps``: the ranges in which blocks lie.
     """
     data = joined(sorted(pair for loaded in target.objects for pair in loaded.writable_ranges()))
     return intersect(joined(sorted(heaps)), data)
@@ -155,7 +154,7 @@ def given_data(target: Target, heaps: Ranges) -> Ranges:
 def _frames_first(pointers: Sequence[int], stack: Stack, live: Ranges) -> Ranges:
     """Return the used part of a stack above its stack pointer, then the part below it, where words are mostly stale.
 
-    ``pointers``: all stack pointers, ascending; the highest one in this stack counts.
+    ``pointers``: the stack pointers of all threads, ascending. The highest pointer into this stack is used.
     """
     place = bisect_left(pointers, stack.end)
     high = pointers[place - 1] if place else 0
@@ -177,7 +176,8 @@ def _data_root(thread: Thread, own: Ranges) -> BlockRoot:
 def thread_variables(target: Target) -> list[tuple[int, int, str]]:
     """Return (distance from the thread pointer, size, name) of the program's own thread-local variables.
 
-    The program is the first object that gets room there (elf/dl-tls.c, _dl_determine_tlsoffset).
+    The program is the first object for which the linker reserves thread-local memory (elf/dl-tls.c,
+    _dl_determine_tlsoffset).
     """
     program = target.object_of(target.auxv.get(AT_ENTRY, 0))
     part = next((part for part in program.segments if part.type == PT_TLS), None) if program is not None else None
@@ -212,12 +212,12 @@ def _other(target: Target, start: int, end: int) -> BlockRoot:
 
 
 def file_root(mapping: Mapping, ranges: Ranges) -> BlockRoot:
-    """Return the root for ``ranges`` of a mapped file."""
+    """Return the root for ``ranges`` of the mapped file behind ``mapping``."""
     return BlockRoot(f"{mapping.name} at {mapping.start:#x}", BY_STATIC, [], ranges, MEMORY, "", mapping.name)
 
 
 def kernel_roots(known: KernelPointers) -> list[Root]:
-    """Return the roots for addresses that the kernel keeps for the program."""
+    """Return the roots for addresses that the kernel keeps for the program (epoll and timers)."""
     kinds = [("epoll", known.epoll), ("timers", known.timers)]
     return [
         BlockRoot(f"the kernel ({part})", BY_STATIC, pointers, [], MEMORY, "", part)
@@ -237,10 +237,10 @@ class _Budget:
 def _globals(
     target: Target, loaded: LoadedObject, bounds: tuple[int, int], given: Ranges, budget: _Budget
 ) -> Iterator[BlockRoot]:
-    """Yield a root for each symbol of an object's data.
+    """Yield the roots in a loaded object's static data: one for each symbol.
 
-    Data without a symbol gives a root for each run of words that may be addresses of blocks, named by its offset in its
-    section. ``given``: ranges in which blocks lie.
+    Data without a symbol gives a root for each run of words that may be addresses of blocks; the root is named by the
+    section and the offset in it. ``given``: the parts of the data in which blocks lie.
     """
     ranges = subtract(_static_data(target, loaded), given)
     if not ranges:
@@ -271,8 +271,9 @@ def _globals(
 
 
 def variable_at(target: Target, address: int) -> tuple[str, int, int] | None:
-    """Return (name with its library, start, bytes) of the static variable that holds an address, or None if no symbol
-    does."""
+    """Return (name with its library, start, size in bytes) of the static variable that holds an address.
+
+    None if no symbol covers the address."""
     loaded = target.object_of(address)
     if loaded is None:
         return None
@@ -282,13 +283,12 @@ def variable_at(target: Target, address: int) -> tuple[str, int, int] | None:
 
 
 def _quoted(symbol: str) -> str:
-    """Return a symbol in quotes, because ``names`` and ``last`` are also words of sentences."""
+    """Return a symbol in quotes: unquoted, symbols like ``names`` and ``last`` would read as words of the sentence."""
     return f"'{readable(symbol)}'"
 
 
 def _unseen(target: Target, bounds: tuple[int, int], budget: _Budget) -> Iterator[BlockRoot]:
-    """Yield the roots in data of files whose headers cannot be read, named by the distance from where they are
-    mapped."""
+    """Yield the roots in the data of files whose headers cannot be read, named by the distance from the file's base."""
     for file, ranges in target.unseen_data():
         yield from _unnamed(target, file.path, ("data", file.base), aligned(target, ranges), bounds, budget)
 
@@ -312,18 +312,21 @@ def _global(path: str, part: str, parts: Ranges) -> BlockRoot:
 
 
 def _renamed(root: BlockRoot, title: str) -> BlockRoot:
-    """Return a global of the program with the name by which the program was started, because redis-server is a link."""
+    """Return a global of the program, named after the link that started the program (such as redis-server), not its
+    file."""
     return replace(root, name=f"{root.part} in {title}", owner=f"{root.owner.rpartition('/')[0]}/{title}")
 
 
 def _plainness(name: str) -> tuple[int, int, str]:
-    """Return a sort key that puts the plainest name for an address first: ``environ`` before ``__environ``."""
+    """Return a sort key that puts the plainest of several names for an address first: ``environ`` before
+    ``__environ``."""
     return len(name) - len(name.lstrip("_")), len(name), name
 
 
 def _static_data(target: Target, loaded: LoadedObject) -> Ranges:
-    """Return an object's data, with data that is read-only after relocation (RELRO), and without words that the linker
-    wrote."""
+    """Return an object's writable data and its data that is read-only after relocation (RELRO).
+
+    If the object is linked at a fixed address, words that the linker wrote are left out."""
     loads = [part for part in loaded.segments if part.type == PT_LOAD and part.flags & PF_W]
     placed = ((loaded.bias + load.address, loaded.bias + load.address + load.memory_size) for load in loads)
     mapped = joined(sorted([(mapping.start, mapping.end) for mapping in loaded.mappings] + loaded.bss))
@@ -333,10 +336,10 @@ def _static_data(target: Target, loaded: LoadedObject) -> Ranges:
 
 
 def linked(target: Target, loaded: LoadedObject) -> Ranges:
-    """Return words of static data that look like addresses in anonymous memory but were written by the linker, before
-    any block existed.
+    """Return the words of static data that the linker wrote and that look like addresses in anonymous memory.
 
-    Flags of static types, code and text look like that if the program is linked at a fixed address near its heap.
+    They were written before any block existed, so they are not references. In a program linked at a fixed address near
+    its heap, flags of static types, code and text look like such addresses.
     """
     heaps = target.mappings.writable_anonymous
     # Each piece has one extra word, because data from the file may begin in the middle of a word.
@@ -351,9 +354,9 @@ def linked(target: Target, loaded: LoadedObject) -> Ranges:
 
 
 def tls_size(target: Target) -> int:
-    """Return the bytes of static thread-local data of all loaded objects, rounded up.
+    """Return how many bytes of static thread-local data all loaded objects together have, rounded up.
 
-    It is MAX_TLS if some objects cannot be read.
+    It is at most MAX_TLS, and exactly MAX_TLS if some objects cannot be read.
     """
     if target.unseen:
         return MAX_TLS
@@ -362,7 +365,7 @@ def tls_size(target: Target) -> int:
 
 
 def thread_data(target: Target, size: int) -> Ranges:
-    """Return, for each thread, ``size`` bytes of its static thread-local data, and its struct pthread."""
+    """Return the ranges of each thread's static thread-local data, ``size`` bytes, and of its struct pthread."""
     found = []
     for thread in target.threads:
         storage, pointer = target.machine.storage, thread.thread_pointer

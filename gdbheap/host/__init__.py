@@ -1,1 +1,1 @@
-"""Figures of this machine's kernel: processes, control groups, mounts, free memory."""
+"""Facts from this machine's kernel: processes, control groups, mounts, free memory."""

@@ -1,4 +1,4 @@
-"""Work that may block in the kernel because of another user, and is given up then."""
+"""Do work that another user may make block in the kernel, and give it up in that case."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ LOOK_SECONDS, LONGEST_SECONDS = 1.0, 10.0
 def do_aside(work: Callable[[], None], progress: Callable[[], int]) -> bool:
     """Do ``work`` on its own thread; return whether it finished.
 
-    It is given up if ``progress``, a count, has not changed for a second, and after ten seconds. The thread may go on
-    for a while; nothing waits for it.
+    It is given up once ``progress``, a count, has not changed for a second, and in any case after ten seconds. The
+    thread may go on for a while; nothing waits for it.
     """
     thread = threading.Thread(target=work, daemon=True)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

@@ -1,4 +1,4 @@
-"""The control group that accounts for a process's memory, with the kernel's figures (versions 1 and 2).
+"""The control group that accounts for a process's memory, and the kernel's figures of it (versions 1 and 2).
 
 Files: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the kernel; pressure: accounting/psi.rst.
 Only files that everybody may read are needed, and no byte of the process's memory.
@@ -20,9 +20,9 @@ __all__ = ["Group", "Pressure", "find_group"]
 
 TEXT_LIMIT = 1 << 20
 CONTROLLER = "memory"
-# In version 1 only the hierarchy's root has this file. The root's figures are the whole machine's.
+# In version 1 only the root of a hierarchy has this file. The root's figures are those of the whole machine.
 OF_ROOT = "release_agent"
-# Keys of memory.stat by the fields of Group. In version 1, total_ keys include the groups below.
+# Keys of memory.stat by the fields of Group. In version 1, keys with total_ include the groups below.
 SECOND = {
     "anon": "anon", "file": "file", "shmem": "shmem", "slab": "slab", "kernel": "kernel",
     "inactive_file": "inactive_file",
@@ -38,8 +38,8 @@ KERNELS_PARTS = ("slab", "kernel_stack", "pagetables", "percpu", "sock")
 class Pressure:
     """How long tasks waited for memory.
 
-    ``some``, ``full``: percentages over the last 10, 60 and 300 seconds. ``scope``: "group", or "machine" if groups
-    have no such figures (version 1).
+    ``some``, ``full``: the percentages of time, over the last 10, 60 and 300 seconds, in which some or all tasks
+    waited. ``scope``: "group", or "machine" if groups have no such figures (version 1).
     """
 
     scope: str
@@ -56,13 +56,13 @@ class Pressure:
 
 @dataclass(frozen=True)
 class Group:
-    """A control group; sizes are bytes, None if the kernel does not say.
+    """A control group; sizes are bytes, None if the kernel does not report them.
 
-    ``path`` is as in ``/proc/PID/cgroup``. ``current``: what it uses with all groups below it. ``max``: the smallest
-    limit of it and of the groups above, set by ``max_of``. ``high``: the smallest limit at which programs are slowed
-    down. ``file``: page cache including ``shmem``, shared memory and tmpfs. ``kernel`` includes ``slab``. ``events``:
-    counts by the kernel's names: ``max`` (the limit was hit), ``oom``, ``oom_kill``, and in version 2 ``low`` and
-    ``high``.
+    ``path``: as in ``/proc/PID/cgroup``. ``current``: what the group and all groups below it use. ``max``: the smallest
+    limit of the group and of all groups above it; ``max_of``: the group with this limit. ``high``: the smallest limit
+    at which programs are slowed down. ``file``: page cache including ``shmem``, shared memory and tmpfs. ``kernel``
+    includes ``slab``. ``events``: counts by the kernel's names: ``max`` (the limit was hit), ``oom``, ``oom_kill``, and
+    in version 2 ``low`` and ``high``.
     """
 
     path: str
@@ -83,7 +83,7 @@ class Group:
 
 
 def find_group(process: int | str, proc: str = PROC, mounted: str = CGROUPS) -> Group | None:
-    """Return the group of a process; None if no group below the root counts its memory, or it cannot be read.
+    """Return the group that counts a process's memory; None if there is none below the root, or it cannot be read.
 
     ``proc`` and ``mounted`` are where these file systems are mounted.
     """
@@ -97,7 +97,7 @@ def _has_books(folder: Path) -> bool:
 
 
 def _read(folders: list[Path], proc: Path, mounted: Path) -> Group | None:
-    """Return the group of the first folder, with the limits of all folders."""
+    """Return the first folder's group, with the smallest limits of all ``folders``."""
     folder = folders[0]
     is_second = (folder / "memory.current").is_file()
     current = _number(folder / ("memory.current" if is_second else "memory.usage_in_bytes"))
@@ -143,7 +143,7 @@ def _name(folder: Path, mounted: Path) -> str:
 
 
 def _least(folders: list[Path], name: str) -> tuple[int | None, Path | None]:
-    """Return the smallest limit in files of that name, and the folder that sets it."""
+    """Return the smallest limit in the files with this name, and the folder that sets it."""
     found = [(limit, folder) for folder in folders if (limit := _number(folder / name)) is not None]
     limit, folder = min(found, key=lambda pair: pair[0], default=(UNLIMITED, None))
     return (limit, folder) if limit < UNLIMITED else (None, None)
@@ -162,7 +162,7 @@ def _pressure(folder: Path, proc: Path, is_second: bool) -> Pressure | None:
 
 
 def _pressure_in(path: Path, of: str) -> Pressure | None:
-    """Parse lines "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234", the total in microseconds."""
+    """Parse lines "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234"; the total is in microseconds."""
     rows: dict[str, list[float]] = {}
     for line in _text(path).splitlines():
         kind, *words = line.split()
@@ -175,13 +175,13 @@ def _pressure_in(path: Path, of: str) -> Pressure | None:
 
 
 def _pairs(path: Path) -> dict[str, int]:
-    """Parse lines of a name and a number."""
+    """Return the lines of a file that consist of a name and a number."""
     rows = (line.split() for line in _text(path).splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdecimal() and len(row[1]) <= 20}
 
 
 def _number(path: Path) -> int | None:
-    """Return the number that a file contains; None also for "max"."""
+    """Return the number that a file contains; None also for the word "max"."""
     text = _text(path).strip()
     return int(text) if text.isdecimal() and len(text) <= 20 else None
 

@@ -11,9 +11,10 @@ __all__ = ["links"]
 
 
 def links(folder: str, most: int | None = None) -> Iterator[tuple[str, str]]:
-    """Yield the first ``most`` descriptors of a process, each as its name in ``fd`` and the target of its link.
+    """Yield the first ``most`` descriptors of a process: the name in its folder ``fd``, and the target of this link.
 
-    ``folder`` is the process's folder in /proc. A link's path may have 4 KiB. Raises OSError if they may not be listed.
+    ``folder``: the process's folder in /proc. A link's target may have 4 KiB. Raises OSError if the folder may not be
+    listed.
     """
     with os.scandir(f"{folder}/fd") as entries:
         for entry in islice(entries, most):

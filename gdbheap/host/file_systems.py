@@ -1,6 +1,6 @@
 """File systems behind a process's mappings, and a safe way to open files by paths that a target names.
 
-The owner of a FUSE file system, or of an overlay above one, may leave a read waiting for ever.
+The owner of a FUSE file system, or of an overlay above one, can make a read wait for ever.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 # A path into the root folder of a process.
 _ROOT = re.compile(r"(/proc/[^/]+(?:/task/[^/]+)?)/root(?:/|\Z)")
 _SEPARATOR = re.compile(r"(?<!\\):")
-# File systems beyond this length of the list of mounts count as unknown.
+# The part of a longer list of mounts that is read; file systems after it count as unknown.
 MOST_BYTES = 4 << 20
-# The user of a mount without a user in its options.
+# The user of a FUSE mount whose options name none.
 NOBODY = -1
 # ioctl_ns(2): get the user namespace that owns a namespace, and the user who created it.
 NS_GET_USERNS, NS_GET_OWNER_UID = 0xB701, 0xB704
@@ -43,7 +43,7 @@ NS_GET_USERNS, NS_GET_OWNER_UID = 0xB701, 0xB704
 class FileSystems:
     """Finds out who answers reads of mappings, and opens files by a target's paths without waiting for ever.
 
-    No path is followed into a mount for which another user answers. None is followed into process folders in /proc,
+    A path is never followed into a mount for which another user's program answers, nor into process folders in /proc,
     except the target's own ``folder`` and the root folders of processes that the user has ``named`` in a path
     (``/proc/PID/root/…``).
     """
@@ -63,14 +63,14 @@ class FileSystems:
 
     @property
     def warnings(self) -> list[str]:
-        """A line about files left out because reading them would never end; empty if there are none."""
+        """A line about files that were left out because their file system did not answer; empty if there are none."""
         if not self._late:
             return []
         rest = f" and {len(self._late) - 1} more files" if len(self._late) > 1 else ""
-        return [f"nobody answers for {named(one_line(self._late[0]))}{rest}: what they hold is missing"]
+        return [f"no file system answers for {named(one_line(self._late[0]))}{rest}: the contents are missing"]
 
     def hold(self, path: str) -> HeldFile:
-        """Open by O_PATH the file at a path that the target names; the caller closes its descriptor.
+        """Open with O_PATH the file at a path that comes from the target; the caller closes its descriptor.
 
         Raises OSError (EXDEV if the path enters a mount that must not be followed, TimeoutError if a file system does
         not answer), ValueError.
@@ -91,9 +91,9 @@ class FileSystems:
             raise
 
     def find(self, path: str) -> HeldFile | None:
-        """Return the file at such a path, with its path without links; its descriptor is closed.
+        """Return the file at a path that comes from the target, with its path without links; its descriptor is closed.
 
-        None if nothing is there, or the path must not be followed.
+        None if there is no file, or if the path must not be followed.
         """
         try:
             held = self.hold(path)
@@ -103,17 +103,17 @@ class FileSystems:
         return held
 
     def open(self, path: str) -> BinaryIO:
-        """Open a regular file at such a path. Raises OSError as ``hold`` does, ValueError."""
+        """Open a regular file at a path that comes from the target. Raises OSError as ``hold`` does, ValueError."""
         return open_regular(path, hold=self.hold)
 
     def descriptor(self, path: str) -> int:
-        """Return a descriptor for reading such a file. Raises as ``open`` does."""
+        """Return a descriptor for reading a regular file at a path from the target. Raises as ``open`` does."""
         return regular_descriptor(path, hold=self.hold)
 
     def is_answered(self, device: str) -> bool | None:
         """Return whether the kernel, root or our own user answers reads of a device ("08:01").
 
-        False if another user does, None if the process does not have the mount, or no longer.
+        False if another user does. None if the target's and our lists of mounts lack the device.
         """
         if device == self._memory or device.partition(":")[0].strip("0"):
             # Kernel memory, or a disk.
@@ -125,14 +125,14 @@ class FileSystems:
         return is_trusted(mounts[device])
 
     def is_reached(self, path: str) -> bool:
-        """Return whether a path crosses no mount for which another user answers, neither the process's nor ours."""
+        """Return whether a path crosses no mount for which another user answers, in the target's or our mounts."""
         self._read()
-        # The cost depends on the number of distinct mount point lengths, not on the depth of the path.
+        # The cost depends on how many different lengths mount points have, not on the depth of the path.
         lengths = (length for length in self._lengths if path[length : length + 1] in ("", "/"))
         return not any(path[:length] in self._served for length in lengths)
 
     def _read(self) -> Map[str, int | None]:
-        """Read once who answers for the process's mounts and for ours, and which mounts belong to other users."""
+        """Find out once who answers for the target's mounts and for ours, and which of them belong to other users."""
         if self._mounts is None:
             own = own_mounts()
             mounts, users = list(parse_mounts(own)), find_answering(own)
@@ -151,7 +151,7 @@ class FileSystems:
 
 
 def is_trusted(user: int | None) -> bool:
-    """Return whether the kernel (None), root or our own user answers."""
+    """Return whether a user who answers is trusted: the kernel (None), root or our own user."""
     return user in (None, 0, os.geteuid())
 
 
@@ -165,10 +165,10 @@ def own_mounts() -> bytes:
 
 
 def mounter_of(namespace: str) -> int | None:
-    """Return the user who may mount in a mount namespace (a path, ``/proc/PID/ns/mnt``).
+    """Return the user who may mount in a mount namespace (a path such as ``/proc/PID/ns/mnt``).
 
-    None if that needs root's rights in our own user namespace; else the user who created its user namespace. NOBODY if
-    that is unknown, or is root, who gave it to others.
+    None if only root in our own user namespace may mount there; else the user who created the namespace's own user
+    namespace. NOBODY if this user is unknown, or is root: root may have given that namespace to others.
     """
     try:
         number = open_patiently(namespace, False)
@@ -188,18 +188,18 @@ def mounter_of(namespace: str) -> int | None:
 
 
 def find_answering(text: bytes, own: bytes = b"", mounter: int | None = None) -> dict[str, int | None]:
-    """Return the devices in a ``mountinfo``, with the user whose program answers, or None for the kernel.
+    """Return the devices in a ``mountinfo``, each with the user whose program answers, or None for the kernel.
 
-    ``own``: our own ``mountinfo``. ``mounter``: who may mount what is only in ``text``. For an overlay, the users of
-    its layers answer. The layers' paths are as its mounter saw them, and the mounter of a FUSE file system chooses its
-    user option.
+    ``own``: our own ``mountinfo``. ``mounter``: the user who may have mounted what is only in ``text``. For an overlay
+    the users of its layers answer. The paths of its layers are as its mounter saw them, and whoever mounts a FUSE file
+    system chooses its user option.
     """
     found: dict[str, int | None] = {}
     ours, theirs = ({mount.point.rstrip("/"): mount for mount in parse_mounts(part)} for part in (own, text))
     known = {mount.device for mount in ours.values()}
     for mount in parse_mounts(text):
         if mounter is not None and mount.device not in known and mount.kind.startswith((OVERLAY, FUSE)):
-            # User 0 in another user namespace may be any user.
+            # User 0 of another user namespace may be any user here.
             user: int | None = mounter
         else:
             user = _least_trusted(_users(mount, ours if mount.device in known else theirs))
@@ -212,7 +212,7 @@ def find_answering(text: bytes, own: bytes = b"", mounter: int | None = None) ->
 def _users(mount: Mount, mounts: Map[str, Mount]) -> Iterator[int]:
     """Yield the users whose programs answer for a mount and, for an overlay, for its layers.
 
-    ``mounts`` is by mount point. Layers on other mounts are skipped.
+    ``mounts``: the mounts by mount point. Layers that are on none of them are skipped.
     """
     waiting, seen = [mount], set()
     while waiting:
@@ -225,7 +225,7 @@ def _users(mount: Mount, mounts: Map[str, Mount]) -> Iterator[int]:
 
 
 def _least_trusted(users: Iterable[int]) -> int | None:
-    """Return a user who is neither root nor we, if there is one among them; None without any user."""
+    """Return a user who is neither root nor we, if there is one; else any of ``users``; None if there are none."""
     return max(users, key=lambda user: not is_trusted(user), default=None)
 
 
@@ -251,7 +251,7 @@ def _user(options: str) -> int:
 
 
 def device_of_memory() -> str:
-    """Return the device of files that are only memory: memfd, System V, shared anonymous memory."""
+    """Return the device of files that exist only in memory: memfd, System V, shared anonymous memory."""
     number = os.memfd_create("gdbheap", os.MFD_CLOEXEC)
     try:
         device = os.fstat(number).st_dev

@@ -1,4 +1,4 @@
-"""Room left for memory and processes: on the machine, in control groups, under limits."""
+"""How much memory, disk, processes and threads are left, on this machine, in control groups and under limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CGROUPS = "/sys/fs/cgroup"
 UNLIMITED = 1 << 62
 MAX_MAP_COUNT = 65_530
 """The kernel's default limit on the mappings of a process."""
-# This much of a disk, or a twentieth of a small one, is left for other programs.
+# Free space on a disk that is left to other programs: this much, or a twentieth of a small disk.
 SPARED, SPARED_PART = 256 << 20, 20
 
 
@@ -45,43 +45,43 @@ def room_for_copy() -> int:
 
 
 class RoomLeft:
-    """Checks the memory left while a file is read: half of the initial amount stays unused."""
+    """Checks the memory left while a file is read: half of what was left at first must stay free."""
 
     def __init__(self) -> None:
         self._spared = room_for_copy()
         self._asked = 0
 
     def check(self, name: str, done: int, step: int) -> None:
-        """Check again after every ``step`` bytes ``done``. Raises GdbheapError if the half is used up."""
+        """Measure again after every ``step`` bytes; ``done``: bytes read so far. Raises GdbheapError for too little."""
         if done - self._asked < step:
             return
         self._asked = done
         if 2 * room_for_copy() < self._spared:
-            half = f"it takes more than {self._spared >> 20:,} MiB, half of what was left"
+            half = f"that takes more than {self._spared >> 20:,} MiB, half of the memory left"
             raise GdbheapError(f"there is not enough memory to read {one_line(name)}: {half}")
 
 
 def disk_left(descriptor: int) -> int:
-    """Return the bytes that gdbheap may still write on the file system of an open file."""
+    """Return the bytes that gdbheap may still write to the file system of an open file."""
     room = os.statvfs(descriptor)
     spared = min(SPARED, room.f_blocks * room.f_frsize // SPARED_PART)
     return max(0, room.f_bavail * room.f_frsize - spared)
 
 
 def memory_left(process: int | str) -> int:
-    """Return the bytes that a process can still get, on the machine and in each control group above it."""
+    """Return the bytes that a process can still get, on the machine and in each of its control groups."""
     machine = _meminfo().get("MemAvailable", 0)
     return max(0, min([machine, *(limit - used for limit, used in _memory_limits(process))]))
 
 
 def group_limit(process: int | str) -> int | None:
-    """Return the smallest memory limit of the control groups above a process, in bytes; None without a limit."""
+    """Return the smallest memory limit of a process's control group and those above it, in bytes; None: no limit."""
     least = min((limit for limit, _used in _memory_limits(process)), default=UNLIMITED)
     return least if least < UNLIMITED else None
 
 
 def processes_left(process: int | str) -> int:
-    """Return how many more processes or threads a process's control groups allow."""
+    """Return how many more processes or threads the control groups of a process allow."""
     groups = [
         limit - used
         for folder in group_folders(process, "pids")
@@ -91,7 +91,7 @@ def processes_left(process: int | str) -> int:
 
 
 def threads_left() -> int:
-    """Return how many more threads this user may start under control groups, the kernel and RLIMIT_NPROC."""
+    """Return how many more threads this user may start, by control groups, the kernel's limits and RLIMIT_NPROC."""
     running = _text(Path(f"{PROC}/loadavg")).partition("/")[2].split()
     tasks = int(running[0]) if running and running[0].isdigit() else 0
     limits = [_text(Path(f"{PROC}/sys/kernel/{name}")) for name in ("pid_max", "threads-max")]
@@ -117,7 +117,7 @@ def commit_left() -> int | None:
 
 
 def _memory_limits(process: int | str) -> Iterator[tuple[int, int]]:
-    """Yield (limit, used) of each control group above a process, in bytes; UNLIMITED if there is no limit."""
+    """Yield (limit, used) of a process's control group and of each one above it, in bytes; UNLIMITED for no limit."""
     for folder in group_folders(process, "memory"):
         yield _pair(folder, ("memory.max", "memory.limit_in_bytes"), ("memory.current", "memory.usage_in_bytes"))
 
@@ -136,10 +136,10 @@ def _address_space_left() -> int:
 
 
 def group_folders(process: int | str, controller: str, proc: str = PROC, mounted: str = CGROUPS) -> Iterator[Path]:
-    """Yield the folders of a process's control group and of those above it, of versions 2 and 1 if mounted.
+    """Yield the folders of a process's control group and of those above it, for versions 2 and 1 if they are mounted.
 
-    Inside a container the names may be the machine's while only the container's own group is visible, at the root.
-    ``proc`` and ``mounted`` are where these file systems are mounted.
+    Inside a container the names may be those of the machine, although only the container's own group is visible, at the
+    root. ``proc`` and ``mounted`` are where these file systems are mounted.
     """
     for line in _text(Path(f"{proc}/{process}/cgroup")).splitlines():
         _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
@@ -168,7 +168,7 @@ def _text(path: Path) -> str:
 
 
 def threads_of_user(uid: int) -> int:
-    """Return the number of threads of all visible processes of a user (what RLIMIT_NPROC counts)."""
+    """Return how many threads all visible processes of a user have, which is what RLIMIT_NPROC counts."""
     total = 0
     for name in filter(str.isdigit, os.listdir(PROC)):
         fields = parse_status(_text(Path(f"{PROC}/{name}/status")).encode())

@@ -31,7 +31,7 @@ class Identity:
 
 
 def identify(read: Callable[[str], bytes], pid: int) -> Identity:
-    """Return the identity of a process. ``read`` reads a file of its machine, or raises OSError."""
+    """Return the identity of a process. ``read`` returns a file of the process's machine, or raises OSError."""
     texts = {}
     for path in (HOST_NAME, BOOT_ID, f"/proc/{pid}/stat", f"/proc/{pid}/cgroup"):
         texts[path] = b""

@@ -1,7 +1,7 @@
 """Addresses that a program gave to the kernel, which returns them with events.
 
-They come from epoll (proc_pid_fdinfo(5)) and timers (proc_pid_timers(5)). The kernel does not show those of io_uring
-requests.
+They come from epoll (proc_pid_fdinfo(5)) and timers (proc_pid_timers(5)). The kernel does not show the addresses in
+requests of io_uring.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _EXPIRING = re.compile(rb"^signal: \d+/(?:0x)?([0-9a-f]+)$", re.MULTILINE)
 
 @dataclass
 class KernelPointers:
-    """The values registered with ``epoll`` and ``timers``, addresses or not.
+    """The values that a process registered with ``epoll`` and with ``timers``, addresses or not.
 
-    ``is_whole``: whether the kernel has no others, as far as it shows.
+    ``is_whole``: whether these are all such values, as far as the kernel shows.
     """
 
     epoll: list[int] = field(default_factory=list)
@@ -34,7 +34,7 @@ class KernelPointers:
 
 
 def kernel_pointers(place: str | None, proc: str = PROC) -> KernelPointers:
-    """Return those of a process. ``place``: its folder below /proc, None if it has none."""
+    """Return the values that a process gave to the kernel. ``place``: its folder below /proc, None if it has none."""
     if place is None:
         return KernelPointers(is_whole=False)
     folder, found = f"{proc}/{place}", KernelPointers()
@@ -51,7 +51,7 @@ def kernel_pointers(place: str | None, proc: str = PROC) -> KernelPointers:
             found.epoll, is_all = watched_by_epolls(folder, epolls)
             found.is_whole &= is_all
     except OSError:
-        # This also happens if a thread of the process never releases the lock of an epoll.
+        # This also happens if a thread of the process holds the lock of an epoll for ever.
         found.is_whole = False
     return found
 

@@ -15,9 +15,9 @@ _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 @dataclass(frozen=True)
 class Mount:
-    """One mount: its device (``st_dev``), mount point, file system type, options and the kernel's number for it.
+    """One mount: its device (``st_dev``), mount point, file system type (``kind``), options and the kernel's number.
 
-    The options are separated by commas.
+    The options are those of the file system, separated by commas.
     """
 
     device: int
@@ -28,7 +28,7 @@ class Mount:
 
 
 def parse_mounts(text: bytes) -> Iterator[Mount]:
-    """Yield the mounts in their order. Lines of another form are skipped."""
+    """Yield the mounts in the order of the file. Lines of another form are skipped."""
     for match in _LINE.finditer(text):
         point = _ESCAPE.sub(lambda code: bytes([int(code[1], 8) & 255]), match[4])
         device = os.makedev(int(match[2]), int(match[3]))

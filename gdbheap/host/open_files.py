@@ -1,7 +1,7 @@
 """The limit on open files of this program.
 
-The usual soft limit, 1,024, is what select(2) can take. A program that does not call select may raise it to the hard
-limit.
+The usual soft limit is 1,024, the most that select(2) can handle. A program that does not call select may raise it to
+the hard limit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _usual: list[int] = []
 
 
 def allow_many() -> None:
-    """Raise the soft limit to the hard one."""
+    """Raise the soft limit to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -24,7 +24,7 @@ def allow_many() -> None:
 
 
 def be_usual() -> None:
-    """Restore the soft limit from before ``allow_many``, in a child right before it runs another program."""
+    """Restore the soft limit that ``allow_many`` raised; called in a child right before it runs another program."""
     if _usual:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(_usual[0], hard), hard))
@@ -38,8 +38,8 @@ def free() -> int:
 def leave_room(descriptor: int) -> None:
     """Raise OSError (EMFILE) for a descriptor above the lowest third of the limit.
 
-    A stop of each process takes as many descriptors again, and the work during a stop needs some, too. The kernel hands
-    out the lowest free number.
+    Stopping each held process takes as many descriptors again, and the work during a stop needs some too. The kernel
+    always hands out the lowest free number, so the number shows how many are open.
     """
     if descriptor >= _limit() // 3:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))

@@ -1,7 +1,7 @@
 """A process's folder in ``/proc``, held open, so that its files never belong to a later process with the same id.
 
-Files are read through the folder's descriptor. Once the process is gone they fail with ESRCH, whichever process has the
-id by then. Formats: proc(5).
+Files are read through the folder's descriptor. Once the process is gone, reads fail with ESRCH, even if another process
+has its id by then. Formats: proc(5).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from gdbheap._native import Descriptor, open_patiently, read_at_patiently, read_
 from gdbheap.machines.machine import Machine
 
 PROC = "/proc"
-# The name in maps and smaps of the memory from brk(2).
+# The name of the memory from brk(2) in maps and smaps.
 BREAK = "[heap]"
 SUMS = ("Rss", "Swap", "Anonymous", "Pss_Anon", "AnonHugePages", "LazyFree")
 TEXT_LIMIT = 1 << 20
 TABLE_LIMIT = 1 << 30
 TASK_LIMIT = 100_000
 PF_KTHREAD = 0x00200000
-# Fields of stat, counted from the state, which follows the name (proc(5)).
+# Fields of stat, counted from the state, which is the first one after the name (proc(5)).
 STATE, PARENT, FLAGS, MINOR_FAULTS, MAJOR_FAULTS, START, PAGES, START_CODE, START_STACK = 0, 1, 6, 7, 9, 19, 21, 23, 25
 ENDED = ("Z", "X", "x")
 # Bits of a pagemap entry (Documentation/admin-guide/mm/pagemap.rst; the second since Linux 4.2).
@@ -38,7 +38,7 @@ ALONE = bytes(byte & 0x81 == 0x81 for byte in range(256))
 # which a thread of the process may hold for ever.
 UNLOCKED = ("status", "statm", "comm", "cgroup", "limits", "mountinfo")
 
-# Below /proc: the descriptors of the process that opens the path.
+# A path below /proc: the descriptors of whichever process opens it.
 OWN_DESCRIPTORS = "self/fd"
 
 _HELD = re.compile(rf"^{PROC}/{OWN_DESCRIPTORS}/\d+/")
@@ -49,13 +49,14 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 class Rss:
     """Resident and swapped bytes of the whole target, None if unknown, and their ``source``.
 
-    ``private``: resident pages of files and shared memory are unknown and not included. ``anonymous``: the resident
-    bytes without a file (RssAnon), None if unknown. ``proportional``: its share of these, each page divided by the
-    number of processes that map it (Pss_Anon); None next to a copy of ours, which counts as a process. ``shared``:
-    whether other processes may share some of its changed pages, as after fork(). ``huge``: the resident bytes in
-    transparent huge pages (AnonHugePages). ``lazy``: the anonymous bytes that madvise(MADV_FREE) freed and that the
-    kernel takes when it needs them (LazyFree). ``dirty``: the resident bytes written since they were read. ``locked``:
-    those that mlock() keeps. ``shmem``: those of shared memory (RssShmem).
+    ``private``: whether resident pages of files and shared memory are unknown and not included. ``anonymous``: the
+    resident bytes without a file (RssAnon), None if unknown. ``proportional``: the target's share of the anonymous
+    bytes, each page divided by the number of processes that map it (Pss_Anon); None if gdbheap made a copy, as the copy
+    counts as a process. ``shared``: whether other processes may share some of the changed pages, as after fork().
+    ``huge``: the resident bytes in transparent huge pages (AnonHugePages). ``lazy``: the anonymous bytes that
+    madvise(MADV_FREE) freed and that the kernel takes when it needs them (LazyFree). ``dirty``: the resident bytes on
+    pages that were written to. ``locked``: the resident bytes that mlock() keeps. ``shmem``: the resident bytes of
+    shared memory (RssShmem).
     """
 
     bytes: int | None
@@ -75,8 +76,9 @@ class Rss:
 class ProcessFolder:
     """``/proc/PID`` of the process that has the id now. Raises OSError (ENOENT if there is no such process).
 
-    The kernel reuses an id once its process has ended and was waited for; from then on the folder is empty. If an id
-    must be used, first get a handle by it and then check ``is_there``: until then the id belonged to this process.
+    Once a process has ended and its parent has waited for it, the kernel reuses the id; from then on the folder is
+    empty. A caller that must use the id first opens a handle by it, and then checks ``is_there``: if it is true, the
+    handle is this process's.
     """
 
     def __init__(self, pid: int) -> None:
@@ -88,20 +90,20 @@ class ProcessFolder:
 
     @property
     def descriptor(self) -> int:
-        """The folder's descriptor, open as long as this object lives."""
+        """The folder's descriptor, open as long as this object exists."""
         return self._folder.number
 
     @property
     def place(self) -> str:
-        """Its path below /proc, which leads only to this process: for us, and for children that we fork."""
+        """The folder's path below /proc, for gdbheap and its forked children; it never means another process."""
         return f"{OWN_DESCRIPTORS}/{self.descriptor}"
 
     def path(self, name: str) -> str:
-        """Return the path of a file of the process, for callers that open it while this object lives."""
+        """Return the path of a file in the folder, for callers that open it while this object exists."""
         return f"{PROC}/{self.place}/{name}"
 
     def is_there(self) -> bool:
-        """Return whether the id still belongs to it: it runs, or its end was not waited for yet."""
+        """Return whether the id still belongs to this process: it runs, or its parent has not waited for its end."""
         try:
             os.stat("stat", dir_fd=self.descriptor, follow_symlinks=False)
         except OSError:
@@ -109,17 +111,17 @@ class ProcessFolder:
         return True
 
     def is_running(self) -> bool:
-        """Return whether it has not ended. After its first thread has ended, others may still run."""
+        """Return whether the process has not ended. Other threads may still run after the first one has ended."""
         try:
             return self.living() is not None
         except OSError:
             return False
 
     def living(self) -> tuple[str, dict[str, str]] | None:
-        """Return the place below its folder where the kernel shows its memory, and the ``status`` fields there.
+        """Return the folder that shows the process's memory, below its own, and the fields of ``status`` there.
 
-        The place is "" until its first thread has ended, then "task/TID/" of the first thread that has not (proc(5)).
-        None if all have ended. Reading ``status`` never blocks. Raises OSError.
+        The folder is "" until the first thread has ended, then "task/TID/" of the first thread that has not (proc(5)).
+        None if all threads have ended. Reading ``status`` never blocks. Raises OSError.
         """
 
         def places() -> Iterator[str]:
@@ -149,7 +151,8 @@ class ProcessFolder:
         except (AttributeError, OSError) as error:
             if isinstance(error, ProcessLookupError) or not self.is_there():
                 raise ProcessLookupError(f"process {self.pid} has ended") from None
-            # Before Linux 5.3, or if a filter refuses pidfds: by id, right after the check that it is still its own.
+            # Before Linux 5.3, or if a filter refuses pidfds: signal by id, right after the check that the id is still
+            # its own.
             os.kill(self.pid, number)
             return
         try:
@@ -175,25 +178,25 @@ class ProcessFolder:
             return b"".join(_parts(stream.fileno(), limit))
 
     def memory(self) -> Descriptor:
-        """Open the memory of the program that it runs now, for writing.
+        """Open, for writing, the memory of the program that the process runs now.
 
         The descriptor never leads to a program that the process runs later. Raises OSError.
         """
         return Descriptor(open_patiently(self.path("mem"), True))
 
     def link(self, name: str) -> str:
-        """Return the target of a link. Raises OSError as ``read`` does."""
+        """Return the target of a link in the folder. Raises OSError as ``read`` does."""
         return read_link_patiently(self.path(name))
 
     def check_memory(self) -> None:
-        """Raise OSError if its memory may not be read.
+        """Raise OSError if the process's memory may not be read.
 
-        The kernel requires the same permission as for a stop, but allows other tracers.
+        The kernel requires the same permission as for stopping the process, but does not mind other tracers.
         """
         Descriptor(open_patiently(self.path("mem"), False))
 
     def tasks(self) -> list[int]:
-        """Return the ids of its threads, ascending, at most TASK_LIMIT. Raises OSError."""
+        """Return the ids of the process's threads, ascending, at most TASK_LIMIT. Raises OSError."""
         descriptor = os.open("task", _FOLDER, dir_fd=self._folder.number)
         try:
             return sorted(int(name) for name in os.listdir(descriptor) if name.isdigit())[:TASK_LIMIT]
@@ -201,18 +204,18 @@ class ProcessFolder:
             os.close(descriptor)
 
     def thread_name(self, tid: int) -> str:
-        """Return the name of a thread, with unprintable bytes; ``""`` once the thread has ended."""
+        """Return the name of a thread, unprintable bytes included; ``""`` once the thread has ended."""
         try:
             return self.read(f"task/{tid}/comm").decode("utf-8", "replace").rstrip("\n")
         except OSError:
             return ""
 
     def status(self, task: int | None = None) -> dict[str, str]:
-        """Return the fields of ``status``, for one thread if ``task`` is given. Raises OSError."""
+        """Return the fields of ``status``, of one thread if ``task`` is given. Raises OSError."""
         return parse_status(self.read("status" if task is None else f"task/{task}/status"))
 
     def soft_limit(self, name: str) -> int | None:
-        """Return a soft limit by its name in ``limits`` ("Max processes"); None: unlimited, or not there.
+        """Return a soft limit by its name in ``limits`` ("Max processes"); None if it is unlimited or missing.
 
         Raises OSError.
         """
@@ -227,16 +230,16 @@ class ProcessFolder:
         return parse_flags(self.read("stat"))
 
     def owner(self) -> int:
-        """Return the uid that owns its files in /proc: root's if the process is not dumpable."""
+        """Return the uid that owns the process's files in /proc: root's if the process is not dumpable."""
         return os.stat("status", dir_fd=self._folder.number).st_uid
 
 
 Named = Union[int, ProcessFolder]
-"""A process by its id, which may belong to another process by now, or by its folder, held since it was named."""
+"""A process: its id, which may belong to another process by now, or its folder, held open since it was named."""
 
 
 def as_shown(path: str, pid: int | None) -> str:
-    """Return a path from ``ProcessFolder.path`` as a person would type it."""
+    """Return a path from ``ProcessFolder.path`` in the form that a person would type."""
     return _HELD.sub(f"{PROC}/{pid}/", path)
 
 
@@ -250,7 +253,7 @@ def _parts(descriptor: int, limit: int) -> Iterator[bytes]:
 
 
 def pagemap(path: str, first: int, count: int) -> tuple[int, ...]:
-    """Return the entries of ``count`` pages from page ``first`` on; fewer at the end. Raises OSError."""
+    """Return the entries of ``count`` pages from page ``first`` on; fewer at the file's end. Raises OSError."""
     raw = read_at_patiently(path, 8 * first, 8 * count)
     return struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
 
@@ -266,7 +269,7 @@ def exclusive_pages(path: str, start: int, end: int, page: int) -> int:
 
 
 def parse_status(text: bytes) -> dict[str, str]:
-    """Parse ``Name: value`` lines. The first line of a name counts, so a process's own name cannot add a field."""
+    """Parse ``Name: value`` lines. Of lines with one name the first counts, so a process's name cannot add a field."""
     fields: dict[str, str] = {}
     for line in text.decode("utf-8", "replace").split("\n"):
         name, colon, value = line.partition(":")
@@ -303,12 +306,12 @@ def stat_fields(stat: bytes) -> list[str]:
 
 
 def parse_flags(stat: bytes) -> int:
-    """Return the kernel's flags of the task; 0 if they are missing."""
+    """Return the kernel's flags of a task from its ``stat``; 0 if they are missing."""
     return _number(stat, FLAGS) or 0
 
 
 def parse_start(stat: bytes) -> int | None:
-    """Return when the process started, in clock ticks since boot; None if it is missing."""
+    """Return from ``stat`` when the process started, in clock ticks since boot; None if it is missing."""
     return _number(stat, START)
 
 

@@ -1,4 +1,4 @@
-"""The name that a person uses for a program: the interpreter's script, else the first word of the command line."""
+"""The name by which a person knows a program: the interpreter's script, else the first word of the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gdbheap.host.file_systems import FileSystems
 __all__ = ["command_words", "program_name"]
 
 INTERPRETERS = re.compile(r"(python|pypy|ruby|perl|php|node|nodejs|bash|sh|java)[0-9.]*(-dbg|m|d)?\Z")
-# Options of interpreters whose next word is their value, and options that name what runs instead of a script.
+# Options of interpreters that take the next word as a value, and options that name what runs instead of a script.
 PYTHON = ("python", "pypy")
 OF_PYTHON = ("-X", "-W", "--check-hash-based-pycs")
 OF_OTHERS = ("-r", "--require", "-I", "-cp", "-classpath", "--class-path", "--import")
@@ -23,7 +23,7 @@ def program_name(arguments: Sequence[str], exe: str | None) -> str:
     """Return the program's name, at most LONGEST characters.
 
     ``arguments``: the command line; ``exe``: the program's file. A program may overwrite its command line with a title,
-    such as "nginx: worker process"; that title is its name.
+    such as "nginx: worker process"; then the title is its name.
     """
     first = arguments[0] if arguments else ""
     if not first.strip():
@@ -39,8 +39,9 @@ def program_name(arguments: Sequence[str], exe: str | None) -> str:
 def command_words(arguments: Sequence[str], exe: str | None, executed: str = "") -> list[str]:
     """Return the words that start the program again.
 
-    Empty if the program overwrote its command line, or it cannot be read. The first word is its file ``exe``, or a link
-    to it by which it was ``executed`` or called: the link of a virtual environment says more.
+    Empty if the program overwrote its command line, or if it cannot be read. The first word is the program's file
+    ``exe``, or a link to this file by which the program was ``executed`` or called, as the link of a virtual
+    environment says more.
     """
     first = arguments[0] if arguments else ""
     is_title = ": " in first or len(arguments) == 1 and " " in first and first != exe
@@ -53,7 +54,7 @@ def command_words(arguments: Sequence[str], exe: str | None, executed: str = "")
 
 
 def _titled(title: str, exe: str | None) -> str:
-    """Return the name in a title. From a path with words after it, as redis-server writes, take the file's name."""
+    """Return the name in a title. From a path that words follow, as redis-server writes it, take the file's name."""
     path, _, words = title.partition(" ")
     is_path = path.startswith("/") and bool(words) and not (exe or "").startswith(f"{path} ")
     return os.path.basename(path) if is_path else os.path.basename(title) if title == exe else title

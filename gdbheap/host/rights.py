@@ -17,7 +17,7 @@ NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "user", 
 MOUNTS, MOST_BYTES = "mountinfo", 4 << 20
 # The AppArmor profile or SELinux context.
 LABEL = "attr/current"
-# Fields of status: those that must be equal, and capability sets in which we may have none that it lacks.
+# Fields of status that must be equal, and the capability sets in which we may have none that the other process lacks.
 SAME = ("Gid", "NoNewPrivs", "Seccomp", "Seccomp_filters")
 CAPABILITIES = ("CapPrm", "CapEff", "CapBnd")
 # elf.h, in the auxiliary vector: not 0 if the program got rights from its file.
@@ -25,10 +25,11 @@ AT_SECURE = 23
 
 
 def has_our_rights(proc: str | None) -> bool:
-    """Return whether a process (its place below /proc) has all our rights; False if any of them is unknown.
+    """Return whether a process (its folder below /proc) has all our rights; False if any of them is unknown.
 
-    Its real, effective and saved users must be ours, with our groups, namespaces, root folder, label, capabilities and
-    filters. It must not have got rights from its file: the starter of a set-uid program chooses its command line.
+    Its real, effective and saved users must be ours, and it must have our groups, namespaces, root folder, label,
+    capabilities and filters. It must not have got rights from its file: the starter of a set-uid program chooses its
+    command line.
     """
     try:
         return _is_allowed(f"{PROC}/self", f"{PROC}/{proc}")

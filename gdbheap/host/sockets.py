@@ -20,9 +20,9 @@ ANY = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}
 
 
 def listening(folder: str) -> list[tuple[str, int]]:
-    """Return the addresses and ports on which a process listens, the lowest port first.
+    """Return the (address, port) pairs at which a process listens, the lowest port first.
 
-    ``folder`` is its folder in /proc. Empty if the kernel does not say.
+    ``folder``: the process's folder in /proc. Empty if the kernel does not show them.
     """
     own = _inodes(folder)
     found = set()
@@ -36,7 +36,7 @@ def listening(folder: str) -> list[tuple[str, int]]:
 
 
 def _inodes(folder: str) -> set[str]:
-    """Return the inodes of the open sockets."""
+    """Return the inodes of a process's open sockets."""
     with suppress(OSError):
         opened = (link.partition(":[") for _name, link in links(folder, MAX_DESCRIPTORS))
         return {inode.rstrip("]") for kind, _, inode in opened if kind == "socket"}
@@ -44,7 +44,7 @@ def _inodes(folder: str) -> set[str]:
 
 
 def _place(text: str, family: int) -> tuple[str, int]:
-    """Return the address and the port. The kernel writes the address's words in the machine's byte order."""
+    """Return the (address, port) of a text in net/tcp. It has the address's words in the machine's byte order."""
     address, port = text.split(":")
     words = [int(address[start : start + 8], 16) for start in range(0, len(address), 8)]
     name = socket.inet_ntop(family, struct.pack(f"={len(words)}I", *words))

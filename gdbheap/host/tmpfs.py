@@ -1,7 +1,7 @@
 """Files in the tmpfs mounts that a process sees: its container pays for their memory, whoever maps them.
 
-The tree belongs to another user, and root may search it for a user. So no link is followed, no other file system is
-entered, no file is opened, and the search is bounded.
+The tree belongs to another user, and root may search it. So no link is followed, no other file system is entered, no
+file is opened, and the search is bounded.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class TmpfsFile:
 
 
 def memory_devices(place: str, proc: str = PROC) -> frozenset[str]:
-    """Return the devices, as in ``maps``, of memory-only file systems that a process sees.
+    """Return the devices, as in ``maps``, of the memory-only file systems that a process sees.
 
-    ``place``: its folder below /proc.
+    ``place``: the process's folder below /proc.
     """
     text = b""
     with suppress(OSError), open(f"{proc}/{place}/mountinfo", "rb") as stream:
@@ -61,7 +61,7 @@ def memory_devices(place: str, proc: str = PROC) -> frozenset[str]:
 def find_tmpfs_files(place: str, mapped: Iterable[tuple[str, int]], proc: str = PROC) -> list[TmpfsFile]:
     """Return the tmpfs files of at least 1 MiB that a process does not map, largest first.
 
-    ``place``: its folder below /proc; ``mapped``: (device as in ``maps``, inode) of the files that it maps.
+    ``place``: the process's folder below /proc; ``mapped``: (device as in ``maps``, inode) of the files that it maps.
     """
     folder = f"{proc}/{place}"
     try:
@@ -84,9 +84,9 @@ def find_tmpfs_files(place: str, mapped: Iterable[tuple[str, int]], proc: str = 
 
 
 def _of_tmpfs(mounts: list[Mount], answering: Mapping[str, int | None]) -> list[Mount]:
-    """Return each tmpfs once whose mount point can be reached without asking a server.
+    """Return the tmpfs mounts whose mount points can be reached without asking a server, one for each tmpfs.
 
-    ``answering``: the users who answer, by device.
+    ``answering``: by device, the user whose program answers.
     """
     found: dict[int, Mount] = {}
     served = {mount.point.rstrip("/") for mount in mounts if not _is_local(mount, answering)}
@@ -103,9 +103,9 @@ def _is_local(mount: Mount, answering: Mapping[str, int | None]) -> bool:
 
 
 class _Search:
-    """A search that holds folders by descriptors: the files ``found``, among how many ``entries``.
+    """A search of folders that are held open by descriptors: the files ``found``, and how many ``entries`` were seen.
 
-    ``points``: mount points to skip.
+    ``points``: mount points to skip; ``mapped``: files to skip.
     """
 
     def __init__(self, points: set[str], mapped: set[tuple[str, int]]) -> None:
@@ -114,17 +114,17 @@ class _Search:
         self._points, self._mapped = points, mapped
 
     def mount(self, root: str, mount: Mount, ground: set[int]) -> None:
-        """Search all of a tmpfs that is mounted below ``root``.
+        """Search all of the tmpfs ``mount``, whose mount point is below ``root``.
 
-        ``ground``: the numbers of the mounts that may be crossed on the way. A process may have its root folder inside
-        a mount that is not in its list of mounts.
+        ``ground``: the numbers of the mounts that may be crossed on the way. The root folder of a process may lie
+        inside a mount that is not in the process's list of mounts.
         """
         with suppress(OSError):
             held = walk_to_file(root, mount.point, ground, True)
             self._folder(held.descriptor, mount.device, mount.point.rstrip("/"), MAX_DEPTH)
 
     def _folder(self, held: int, device: int, path: str, depth: int) -> None:
-        """Search a folder that is held by O_PATH, and below it; close it."""
+        """Search a folder that is held open with O_PATH, and all below it; then close it."""
         try:
             if os.fstat(held).st_dev != device:
                 return

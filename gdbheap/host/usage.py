@@ -1,7 +1,8 @@
 """The kernel's figures of a running process's memory: cheap ones each time, expensive ones on request.
 
-``status`` and ``stat`` cost a few microseconds for any size; the kernel counts them per CPU, so they are exact only to
-some hundred KiB. ``smaps_rollup`` is exact and has the proportional share, but walks all pages (proc(5)).
+Reading ``status`` and ``stat`` takes a few microseconds for any size. The kernel counts their figures per CPU, so they
+are exact only to some hundred KiB. ``smaps_rollup`` is exact and has the proportional share, but for it the kernel
+walks all pages (proc(5)).
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ from gdbheap.host.procfs import BREAK, ENDED, START_STACK, STATE, ProcessFolder
 
 __all__ = ["Exact", "Usage", "exact_of", "libraries_of", "run_time", "usage_of"]
 
-# The break follows the program's file, near the start of the list.
+# The mapping of brk() follows those of the program's file, near the start of the list.
 FIRST_MAPPINGS = 8 << 10
 RUNNING = "R"
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Bytes of one process, None if unknown: resident (``rss``) and its parts, swapped, and of the break (``brk``).
+    """The memory of one process in bytes, None if unknown, and figures of its activity.
 
-    ``rss`` consists of ``anonymous``, ``file`` and ``shared``. ``image`` changes with each exec, as far as that shows;
-    None during an exec. ``runs``: it is not asleep.
+    ``rss``: the resident bytes, which consist of ``anonymous``, ``file`` and ``shared``. ``swap``: the swapped bytes;
+    ``brk``: the size of the memory from brk(). ``image``: identifies the program; it changes with each exec, as far as
+    that shows; None during an exec. ``runs``: whether the process is not asleep.
     """
 
     rss: int | None
@@ -43,8 +45,10 @@ class Usage:
 
 @dataclass(frozen=True)
 class Exact:
-    """Bytes from ``smaps_rollup``: resident, and proportional, where each page is divided by the processes that map
-    it."""
+    """Bytes from ``smaps_rollup``.
+
+    ``rss``: the resident bytes; ``pss``: the same, but each page is divided by the number of processes that map it.
+    """
 
     rss: int | None
     pss: int | None
@@ -75,7 +79,7 @@ def usage_of(folder: ProcessFolder) -> Usage:
 
 
 def _break_of(folder: ProcessFolder) -> int | None:
-    """Return the bytes of the mappings that the kernel names the heap; None if they cannot be read."""
+    """Return the bytes of the mappings that the kernel names ``[heap]``; None if they cannot be read."""
     try:
         text = folder.read("maps", FIRST_MAPPINGS)
     except OSError:
@@ -86,7 +90,7 @@ def _break_of(folder: ProcessFolder) -> int | None:
 
 
 def exact_of(folder: ProcessFolder) -> Exact | None:
-    """Return the sums of the kernel's walk over all pages; None if it is refused, or before Linux 4.14."""
+    """Return the sums for which the kernel walks all pages; None if it refuses, or before Linux 4.14."""
     try:
         fields = procfs.parse_status(folder.read("smaps_rollup"))
     except OSError:
@@ -95,7 +99,7 @@ def exact_of(folder: ProcessFolder) -> Exact | None:
 
 
 def libraries_of(folder: ProcessFolder) -> frozenset[bytes]:
-    """Return the paths of the files with mapped code; empty if they cannot be read."""
+    """Return the paths of the files from which code is mapped; empty if they cannot be read."""
     try:
         lines = folder.read("maps", procfs.TABLE_LIMIT).splitlines()
     except OSError:
@@ -105,7 +109,7 @@ def libraries_of(folder: ProcessFolder) -> frozenset[bytes]:
 
 
 def run_time(folder: ProcessFolder) -> int | None:
-    """Return the nanoseconds that its first thread has run; None if the kernel does not count them."""
+    """Return how many nanoseconds the process's first thread has run; None if the kernel does not count them."""
     with suppress(OSError, ValueError, IndexError):
         return int(folder.read("schedstat").split()[0])
     return None

@@ -1,1 +1,2 @@
-"""Where the fields of other people's structs are in this target, and how that is known."""
+"""The layouts of other programs' structs, such as CPython's: where their fields are in a target, and how gdbheap
+knows."""

@@ -1,7 +1,7 @@
-"""Where C's asyncio tasks (``TaskObj``, Modules/_asynciomodule.c) have their fields.
+"""The offsets of the fields of C's asyncio tasks (``TaskObj``, Modules/_asynciomodule.c).
 
-Up to 3.13 a table gives the offsets by release. Since 3.14 the module publishes them: ``_AsyncioDebug`` in a section of
-its own (Py_AsyncioModuleDebugOffsets). Its words are believed only if they fit each other.
+Up to 3.13 a table gives the offsets by release. Since 3.14 the module publishes them: ``_AsyncioDebug``, in an ELF
+section of its own (Py_AsyncioModuleDebugOffsets). The published words are believed only if they fit each other.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ MAX_TASK = 2 << 10
 
 @dataclass(frozen=True)
 class TaskLayout:
-    """Offsets in a task: ``state`` (a 32-bit enum), the coroutine, the future that it waits for, and the name.
+    """The offsets of a task's fields: state (a 32-bit enum), coroutine, the future that the task waits for, and name.
 
-    ``name`` is None if tasks have none (up to 3.7).
+    ``name`` is None for releases whose tasks have no name (up to 3.7).
     """
 
     state: int
@@ -34,7 +34,10 @@ class TaskLayout:
 
 
 def task_layout(space: Space, release: Release, loaded: Iterable[LoadedObject]) -> TaskLayout | None:
-    """Return the layout of a release's tasks, or None if it is neither known nor published."""
+    """Return the offsets of the fields of a release's tasks; None if they are unknown.
+
+    They come from the table, or from what the asyncio module among the objects of ``loaded`` publishes.
+    """
     coro = release.get("task_coro")
     if coro is not None:
         return TaskLayout(release["task_state"], coro, release["task_waiter"], release.get("task_name"))
@@ -54,10 +57,10 @@ def _places(loaded: LoadedObject) -> Iterable[int]:
 
 
 def _published(space: Space, address: int) -> TaskLayout | None:
-    """Return the layout that the module publishes, or None if it cannot be right.
+    """Return the layout that the module publishes at ``address``, or None if it cannot be right.
 
-    Each field must be a word within a task, distinct from the others. The state is the half word before task_is_task,
-    and the awaited future comes right before the coroutine, in all releases.
+    Each field must be a word within a task, distinct from the others. In all releases the state lies four bytes before
+    ``task_is_task``, and the awaited future in the word before the coroutine.
     """
     word = space.machine.word
     try:

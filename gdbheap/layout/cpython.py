@@ -1,7 +1,7 @@
-"""The layout of an interpreter's objects: its release, the source of that knowledge, and the offsets of that release.
+"""The release of an interpreter, and the layout of its objects: the offsets of the fields in that release.
 
-The fields of ``PyTypeObject`` used here have not moved from 2.7 to 3.15 (DWARF of all of them), so types can be
-recognised before the version is known.
+The fields of ``PyTypeObject`` used here have the same offsets from 2.7 to 3.15 (checked against the DWARF of all
+releases), so types can be recognised before the version is known.
 """
 
 from __future__ import annotations
@@ -54,14 +54,16 @@ FLAG_TYPE = 1 << 31
 FLAGS_PLAIN = FLAG_INT | FLAG_BYTES | FLAG_UNICODE
 
 _NAME = re.compile(r"python(\d)\.(\d+)")
-# Extra bytes before ob_type: none, or two links (Py_TRACE_REFS), or a thread and two counts.
+# Extra bytes before ob_type: none, or 16 for two links (Py_TRACE_REFS) or for a thread's id and two reference counts
+# (free-threaded builds).
 HEADS = (0, 16)
 LARGER_HEAD = "PyType_Type is its own type 16 bytes further in"
-# Since this release Py_TRACE_REFS adds nothing to an object.
+# Since this release, builds with Py_TRACE_REFS have the usual head.
 HEADS_ARE_PLAIN = (3, 13)
-# PyObject of free-threaded builds, in all releases: its two counts, and the low bits of the second that are flags.
+# PyObject of free-threaded builds, in all releases: the offsets of its two counts, and how many low bits of the second
+# count are flags.
 OB_REF_LOCAL, OB_REF_SHARED, SHARED_COUNT_SHIFT = 12, 16, 2
-# sizeof(PyHeapTypeObject) in all releases and builds, with room for more; sizeof(PyMemberDef).
+# Bounds that sizeof(PyHeapTypeObject) keeps in all releases and builds, with room for more; sizeof(PyMemberDef).
 CLASS_SIZES = (800, 1200)
 MEMBER_SIZE = 40
 
@@ -70,9 +72,9 @@ MEMBER_SIZE = 40
 class Release:
     """An interpreter's release and the layout of its objects.
 
-    ``text`` is like ``3.11.2`` (or ``3.11``). ``fields``: the offsets in its objects. ``added``: bytes that the head of
-    its objects has in addition to ``ob_refcnt`` and ``ob_type``. ``traced``: these are two links before both
-    (Py_TRACE_REFS).
+    ``text`` is like ``3.11.2`` (or ``3.11``). ``fields``: the table's entries for the release, mostly offsets and sizes
+    in bytes. ``added``: how many bytes an object's head is longer than ``ob_refcnt`` and ``ob_type`` alone. ``traced``:
+    the build has Py_TRACE_REFS, and the added bytes are two links before ``ob_refcnt``.
     """
 
     text: str
@@ -84,19 +86,19 @@ class Release:
 
     @property
     def is_free_threaded(self) -> bool:
-        """Whether it was built to run without the interpreter's lock."""
+        """Whether the interpreter was built to run without its global lock."""
         return bool(self.added) and not self.traced
 
     @property
     def ob_refcnt(self) -> int:
-        """The offset of an object's reference count, unless it has two (free-threaded builds)."""
+        """The offset of an object's only reference count. Objects of free-threaded builds have two counts instead."""
         return self.added if self.traced else 0
 
     def reference_count(self, space: Space, address: int) -> int:
-        """Return an object's reference count as its head has it; an immortal object has some large number.
+        """Return the reference count that an object's head states; for an immortal object, some large number.
 
-        Raises Fault. Free-threaded builds count the references of the creating thread and of other threads separately
-        (PEP 703: the low bits of ob_ref_shared are flags).
+        Raises Fault. In free-threaded builds it is the sum of two counts: one for the thread that created the object,
+        one for all other threads (PEP 703; the low bits of ob_ref_shared are flags).
         """
         if not self.is_free_threaded:
             return space.u32(address + self.ob_refcnt)
@@ -106,11 +108,11 @@ class Release:
 
     @property
     def names(self) -> dict[str, str]:
-        """What types were called in this release, if that differs from later ones: {name now: name then}."""
+        """The types that this release calls by another name than later ones: {later name: this release's name}."""
         return dict(self.fields.get("names") or {})
 
     def at(self, offset: int) -> int:
-        """Return the offset of a field that comes after the head of an object, which is larger in some builds."""
+        """Return the offset of a field, given its offset in builds whose objects have the usual head."""
         return offset + self.added
 
     def __getitem__(self, name: str) -> int:
@@ -154,17 +156,17 @@ def field_names() -> frozenset[str]:
 
 
 def _need_known(name: str) -> None:
-    """Raise KeyError for a name that no release has: that is a mistake in the code, not in the target."""
+    """Raise KeyError for a name that no release has: the mistake is then in gdbheap's code, not in the target."""
     if name not in field_names():
         raise KeyError(f"no release in tables/cpython.json has a field called {name}")
 
 
 @dataclass(frozen=True)
 class Build:
-    """What is known of an interpreter's build.
+    """What is known of an interpreter's build before its release.
 
-    ``own``: the table that it publishes (None up to 3.12). ``added``: by how many bytes the fields of its types are
-    further in than usual. ``tagged``: the tags of mimalloc's pages show that it is free-threaded.
+    ``own``: the table of offsets that the interpreter publishes (None up to 3.12). ``added``: how many bytes further in
+    than usual the fields of its types lie. ``tagged``: the tags of mimalloc's pages show a free-threaded build.
     """
 
     own: DebugOffsets | None = None
@@ -173,10 +175,11 @@ class Build:
 
 
 def find_release(target: Target, module: LoadedObject, facts: Facts, build: Build) -> Release:
-    """Return the release of the interpreter in ``module``, as the shipped table has it.
+    """Return the release of the interpreter in ``module``, with the layout from the shipped table; add it to ``facts``.
 
-    The version is ``Py_Version`` if that is exported, else the one in the interpreter's own table, else the one in the
-    file's name. Raises Unsupported if none of them has it, or if the release is in no table.
+    The version is ``Py_Version`` if that is exported, otherwise the version in the interpreter's own table, otherwise
+    the version in a file's name. Raises Unsupported if none of them is there, or if the shipped table lacks the
+    release.
     """
     text, source, confirmed = _find_version(target, module, build.own)
     major, minor = (int(part) for part in text.split(".")[:2])
@@ -198,7 +201,8 @@ def find_release(target: Target, module: LoadedObject, facts: Facts, build: Buil
 
 
 def _find_version(target: Target, module: LoadedObject, own: DebugOffsets | None) -> tuple[str, str, str | None]:
-    """Return (version, source, what confirms it or None). Raises Unsupported."""
+    """Return (version, its source, a second source that confirms it or None). Raises Unsupported if there is no
+    source."""
     exported, named = exported_version(target, module), _named_version(target, module)
     published = own.release if own is not None else None
     told = version_text(exported) if exported is not None else published
@@ -215,9 +219,10 @@ def _find_version(target: Target, module: LoadedObject, own: DebugOffsets | None
 
 
 def with_own(release: Release, own: DebugOffsets) -> tuple[Release, dict[str, tuple[int, int]]]:
-    """Return the release with the offsets that the interpreter publishes, for fields that the shipped table has, too.
+    """Return the release with the interpreter's published offsets in place of those from the shipped table.
 
-    Also return those that differ, as {name: (published, shipped)}.
+    Only fields that the shipped table has for this release are replaced. Also return the offsets that differ, as {name:
+    (published, shipped)}.
     """
     common = {name: at for name, at in own.fields.items() if release.fields.get(name) is not None}
     differ = {name: (at, release.fields[name]) for name, at in common.items() if release.fields[name] != at}
@@ -225,10 +230,10 @@ def with_own(release: Release, own: DebugOffsets) -> tuple[Release, dict[str, tu
 
 
 def find_type(space: Space, module: LoadedObject) -> tuple[int, int] | None:
-    """Return the address of ``type`` in an interpreter's data, and the extra bytes of its head; None if it is not
-    found.
+    """Return the address of the type ``type`` in an interpreter's data, and the extra bytes of its head.
 
-    It is its own type, and has the sizes of classes and of their slots. No symbol is needed.
+    None if it is not found. No symbol is needed: ``type`` is its own type, and has the sizes of PyHeapTypeObject and
+    PyMemberDef.
     """
     known = module.symbol("PyType_Type")
     places = [(known, added) for added in HEADS] if known is not None else _own_types(space, module)
@@ -236,8 +241,7 @@ def find_type(space: Space, module: LoadedObject) -> tuple[int, int] | None:
 
 
 def _own_types(space: Space, module: LoadedObject) -> Iterator[tuple[int, int]]:
-    """Yield (address, extra bytes) of objects that are their own type: a word points to where its object would
-    begin."""
+    """Yield (address, extra bytes of the head) of each place whose word for ``ob_type`` points to the place itself."""
     for window, raw in windows(space, module):
         words = space.machine.words_of(raw)
         for added in HEADS:
@@ -256,14 +260,17 @@ def _is_type(space: Space, address: int, added: int) -> bool:
 
 
 def _with_links(text: str, major: int, minor: int, fields: dict[str, Any]) -> Release:
-    """Return the release with the layout of a build with Py_TRACE_REFS."""
+    """Return the release with the object layout of builds with Py_TRACE_REFS."""
     changes = table("cpython")["traced"]
     own = changes["releases"].get(f"{major}.{minor}", {})
     return Release(text, major, minor, {**_moved(fields, changes["added"]), **own}, changes["added"], traced=True)
 
 
 def _moved(fields: dict[str, Any], added: int) -> dict[str, Any]:
-    """Return the fields, with offsets from an object's start raised by ``added``. Up to 3.10 a frame is an object."""
+    """Return the fields, with ``added`` bytes more for each offset that is counted from the start of an object.
+
+    Up to 3.10 a frame is an object, so offsets in frames are raised too.
+    """
     tables = table("cpython")
     counted = set(tables["counted_from_objects"])
     if fields.get("frame_data") is None:
@@ -276,7 +283,8 @@ def _moved(fields: dict[str, Any], added: int) -> dict[str, Any]:
 
 
 def _without_lock(text: str, major: int, minor: int, facts: Facts, source: str) -> Release:
-    """Return the release with the layout of a free-threaded build. Raises Unsupported."""
+    """Return the release with the object layout of free-threaded builds. Raises Unsupported if that layout is
+    unknown."""
     tables = table("cpython")
     changes = tables["free_threaded"]
     own = changes["releases"].get(f"{major}.{minor}")
@@ -289,8 +297,9 @@ def _without_lock(text: str, major: int, minor: int, facts: Facts, source: str) 
 
 
 def exported_version(target: Target, module: LoadedObject) -> int | None:
-    """Return ``Py_Version`` (3.11 and later; 0x030B02F0 is 3.11.2), or None. The interpreter's own symbol comes before
-    others'."""
+    """Return the value of ``Py_Version`` (3.11 and later; 0x030B02F0 is 3.11.2), or None if no object exports it.
+
+    The symbol in the interpreter's own ``module`` is tried before those of other loaded objects."""
     for loaded in [module] + target.objects:
         address = loaded.symbol("Py_Version")
         if address is not None:

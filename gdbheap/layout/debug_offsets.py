@@ -1,9 +1,9 @@
-"""``_Py_DebugOffsets``: what an interpreter, 3.13 or later, publishes about its own layout.
+"""Read ``_Py_DebugOffsets``: the table in which an interpreter, 3.13 or later, publishes its own layout.
 
-It is the first member of ``_PyRuntime``: a cookie, the version, whether the build is free-threaded, then words in
-groups, one group for each struct. The minor version decides which words there are (``tables/debug_offsets.json``, from
-DWARF). The words come from the target, so they are believed only if they can be offsets. Fields that no release has
-moved must be at their usual place, which also proves that the groups are laid out as the table says.
+The table is the first member of ``_PyRuntime``: a cookie, the version, whether the build is free-threaded, then groups
+of words, one group for each struct. The minor version decides which words there are (``tables/debug_offsets.json``,
+from DWARF). The words come from the target, so they are believed only if they can be offsets. Fields that no release
+has moved must be at their usual offsets; this also proves that the groups are laid out as the shipped table says.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ SYMBOL = "_PyRuntime"
 COOKIE = b"xdebugpy"
 TABLE_HEAD = struct.Struct("<8sQQ")
 WORD = 8
-# Free-threaded builds have a head that is this much larger before an object's fields.
+# The head of an object is this many bytes larger in free-threaded builds.
 LARGER_HEAD = 16
-# The largest believable structs, in bytes: these two hold state that grows from release to release, the others have a
-# few hundred bytes.
+# The largest sizes of structs that are believed, in bytes. The two named structs grow from release to release; the
+# others have a few hundred bytes.
 MAX_STATE_SIZES = {"runtime_state": 1 << 24, "interpreter_state": 1 << 24}
 MAX_STRUCT_SIZE = 1 << 16
 WINDOW = 1 << 20
@@ -37,9 +37,9 @@ Groups = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class DebugOffsets:
-    """The published table at ``address``.
+    """The table of offsets that an interpreter publishes; ``address`` is where it begins.
 
-    ``version``: PY_VERSION_HEX. ``fields``: offsets and sizes, by their names in the shipped table
+    ``version``: PY_VERSION_HEX. ``fields``: offsets and sizes in bytes, by their names in the shipped table
     (``tables/cpython.json``).
     """
 
@@ -50,7 +50,7 @@ class DebugOffsets:
 
     @property
     def release(self) -> str:
-        """The version as text, like ``3.13.0``."""
+        """The interpreter's version as text, like ``3.13.0``."""
         return version_text(self.version)
 
 
@@ -60,9 +60,9 @@ def version_text(version: int) -> str:
 
 
 def find_debug_offsets(space: Space, module: LoadedObject) -> tuple[int, str] | None:
-    """Return (address, source) of an interpreter's table: the exported symbol, else an aligned cookie in its data.
+    """Return (address, source) of an interpreter's table of offsets; None if it has none.
 
-    None if neither is there.
+    The exported symbol gives the address. Without it, the interpreter's data is searched for an aligned cookie.
     """
     address = module.symbol(SYMBOL)
     if address is not None:
@@ -72,7 +72,7 @@ def find_debug_offsets(space: Space, module: LoadedObject) -> tuple[int, str] | 
 
 
 def has_cookie(space: Space, address: int) -> bool:
-    """Return whether the table's cookie is at ``address``; up to 3.12 ``_PyRuntime`` begins with something else."""
+    """Return whether the cookie of the table of offsets is at ``address``, as at ``_PyRuntime`` since 3.13."""
     return space.read_available(address, len(COOKIE)) == COOKIE
 
 
@@ -90,7 +90,7 @@ def _cookies(space: Space, module: LoadedObject) -> Iterator[int]:
 def windows(space: Space, module: LoadedObject, beyond: int = 0) -> Iterator[tuple[int, bytes]]:
     """Yield (address, bytes) of an interpreter's data, in pieces that begin at whole words.
 
-    Each piece overlaps the next by ``beyond`` bytes. At most MAX_BYTES_SEARCHED are read, which is more than any
+    Each piece is followed by the first ``beyond`` bytes of the next. At most MAX_BYTES_SEARCHED are read, more than any
     interpreter has.
     """
     left = MAX_BYTES_SEARCHED
@@ -100,7 +100,7 @@ def windows(space: Space, module: LoadedObject, beyond: int = 0) -> Iterator[tup
 
 
 def read_debug_offsets(space: Space, address: int) -> DebugOffsets:
-    """Return the table at ``address``. Raises ValueError, with the reason, if it cannot be believed."""
+    """Return the table of offsets at ``address``. Raises ValueError, with the reason, if it cannot be believed."""
     try:
         cookie, version, flag = TABLE_HEAD.unpack(space.read(address, TABLE_HEAD.size))
         layout = _layout(version)
@@ -117,7 +117,10 @@ def read_debug_offsets(space: Space, address: int) -> DebugOffsets:
 
 
 def _layout(version: int) -> dict[str, list[str]]:
-    """Return the groups of that version, in order. Raises ValueError for an unknown version."""
+    """Return the groups of the table's words for a version (PY_VERSION_HEX), in order: {group: names of its words}.
+
+    Raises ValueError for an unknown version.
+    """
     releases: dict[str, Any] = table("debug_offsets")["releases"]
     groups = releases.get(f"{version >> 24}.{version >> 16 & 255}")
     if groups is None:
@@ -126,7 +129,7 @@ def _layout(version: int) -> dict[str, list[str]]:
 
 
 def _words(space: Space, address: int, layout: dict[str, list[str]]) -> Groups:
-    """Return {group: {field: word}}. Raises Fault."""
+    """Return the table's words, which begin at ``address``: {group: {field: word}}. Raises Fault."""
     count = sum(map(len, layout.values()))
     words = iter(struct.unpack(f"<{count}Q", space.read(address, WORD * count)))
     return {group: {name: next(words) for name in names} for group, names in layout.items()}
@@ -150,9 +153,9 @@ def _check_fixed(words: Groups, added: int) -> None:
 
 
 def _offsets(words: Groups, free_threaded: bool) -> dict[str, int]:
-    """Return each field's offset.
+    """Return the offset of each field.
 
-    Raises ValueError for one that is outside of its struct, in its head, or equal to another's.
+    Raises ValueError if an offset lies outside its struct or in the head of an object, or if two fields share it.
     """
     found: dict[str, int] = {}
     taken: set[tuple[str, int]] = set()
@@ -171,7 +174,8 @@ def _offsets(words: Groups, free_threaded: bool) -> dict[str, int]:
 
 
 def _sizes(words: Groups) -> dict[str, int]:
-    """Return each size. Raises ValueError for one that is larger than the struct that it is a part of."""
+    """Return the size of each struct that is a part of another. Raises ValueError if a part is larger than the
+    whole."""
     found: dict[str, int] = {}
     for name, (group, field) in table("debug_offsets")["sizes"].items():
         size = words.get(group, {}).get(field)

@@ -9,7 +9,8 @@ from gdbheap.text import Sentence
 
 @dataclass(frozen=True)
 class Fact:
-    """One fact, its source, and what confirms it (None if nothing does)."""
+    """A fact about a target: its name, its value, its source, and a second source that confirms it (None if there is
+    none)."""
 
     fact: str
     value: str
@@ -18,23 +19,23 @@ class Fact:
 
 
 class Facts:
-    """The facts of one target, one for each name."""
+    """The facts about one target, at most one of each name."""
 
     def __init__(self) -> None:
         self._facts: dict[str, Fact] = {}
 
     def add(self, fact: str, value: object, source: str, confirmed: str | None = None) -> None:
-        """State a fact; it replaces an earlier one of the same name.
+        """Add a fact; it replaces an earlier fact of the same name.
 
-        ``source``: words of ours, in which the target's names are ``named``.
+        ``source`` is a sentence that gdbheap wrote. Names from the target must have been passed through ``named``.
         """
         text = f"{value:#x}" if isinstance(value, int) and value > 0xFFFF else str(value)
         self._facts[fact] = Fact(fact, text, Sentence(source), confirmed)
 
     def take(self, others: Facts) -> None:
-        """State all facts of ``others``."""
+        """Add all facts of ``others``."""
         self._facts.update({fact.fact: fact for fact in others.all()})
 
     def all(self) -> list[Fact]:
-        """Return all facts sorted by name, so that the order does not depend on earlier questions."""
+        """Return all facts sorted by name; the order does not depend on the order in which they were added."""
         return sorted(self._facts.values(), key=lambda fact: fact.fact.casefold())

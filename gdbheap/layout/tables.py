@@ -1,4 +1,4 @@
-"""The shipped tables: layouts as data, by the release that changed them, each file with its source."""
+"""Read the shipped tables of struct layouts: JSON files, by the release that changed a layout, each with its source."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ TABLES = Path(__file__).with_name("tables")
 
 @cache
 def table(name: str) -> dict[str, Any]:
-    """Return the table in ``tables/NAME.json``."""
+    """Return the content of ``tables/NAME.json``."""
     loaded: dict[str, Any] = json.loads((TABLES / f"{name}.json").read_text(encoding="utf-8"))
     return loaded
 
 
 def variants(name: str, struct: str) -> list[dict[str, Any]]:
-    """Return all known layouts of ``struct``, newest first. The target's bytes decide between them, not a version."""
+    """Return all known layouts of ``struct`` in the table ``name``, newest first.
+
+    The bytes of the target decide which layout applies, not a version number.
+    """
     found: list[dict[str, Any]] = table(name)[struct]
     return found

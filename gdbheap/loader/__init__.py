@@ -1,6 +1,7 @@
-"""Scripts that gdb runs: ``gdbheap`` for ``gdb -x gdbheap``, and ``start.py``, which a line in gdbinit names.
+"""The files that gdb runs: ``gdbheap``, for ``gdb -x gdbheap``, and ``start.py``, which a line in gdbinit names.
 
-``gdbheap install`` makes gdb search this folder for scripts, so it contains nothing else but the commands' help.
+``gdbheap install`` makes gdb search this folder for scripts. So it contains nothing else except the help of the
+commands.
 """
 
 from __future__ import annotations

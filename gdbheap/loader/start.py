@@ -1,9 +1,9 @@
-"""The script that gdb runs at its start, by the line of ``gdbheap install``. Its commands load gdbheap when they are
-used.
+"""The script that gdb runs at its start, because of the line that ``gdbheap install`` adds to gdbinit. It defines
+gdbheap's commands. The first one that is used loads gdbheap.
 
-It imports nothing of gdbheap, and defines everything from ``help.txt``. It prints nothing, except a warning about a
-file ``gdbheap`` in the current folder, which gdb would run for ``-x gdbheap``. The script ``gdbheap`` next to it does
-the loading.
+The script imports nothing of gdbheap: it makes the commands from ``help.txt``. The script ``gdbheap`` in the same
+folder does the loading. ``start.py`` prints nothing, except a warning about a file ``gdbheap`` in the current folder,
+which ``gdb -x gdbheap`` would run.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# This also works if gdb itself runs this file, or a link to it.
+# This works even if gdb itself runs this file, or a link to it.
 FOLDER = os.path.dirname(os.path.realpath((lambda: None).__code__.co_filename))
 SCRIPT, HELP = os.path.join(FOLDER, "gdbheap"), os.path.join(FOLDER, "help.txt")
 HEAP, GDBHEAP = PREFIXES = ("heap", "gdbheap")
-# In help.txt: the start of a part, and the placeholder of the prefix.
+# In help.txt: what each part begins with, and what stands for the prefix of a command.
 PART, PREFIX = "\f", "{prefix}"
 FUNCTION = "$"
 HELP_IN_SHORT = "he"
@@ -30,10 +30,10 @@ WINDOW, LAYOUT = "heap", "tui new-layout heap src 1 heap 2 status 0 cmd 1"
 
 
 class Start:
-    """gdbheap in this gdb: its commands and functions before and after the package is loaded.
+    """gdbheap in this gdb: its commands and functions, both before and after the package is loaded.
 
-    ``prefixes``: the words that its commands begin with, without ``heap`` if another extension has it. ``had_target``:
-    whether a thread was seen.
+    ``prefixes``: the first words of its commands; ``heap`` is missing if another extension has that command.
+    ``had_target``: whether gdb has reported a thread.
     """
 
     def __init__(self, older: Start | None) -> None:
@@ -47,7 +47,7 @@ class Start:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether a command, a function or the window was used, which loads the package."""
+        """Whether the package was loaded, because a command, a function or the window was used."""
         return self._table is not None
 
     def define(self) -> None:
@@ -58,7 +58,7 @@ class Start:
             name, _, text = part.partition("\n")
             self._define(name, text.rstrip("\n"))
         if HEAP in self.prefixes and not _is_taken(HELP_IN_SHORT):
-            # gdb accepts "he" for "help" only while no other command begins with it; "heap" does now.
+            # Until now gdb took "he" for "help". With the command "heap", it would be ambiguous.
             gdb.execute(f"alias -a {HELP_IN_SHORT} = help", to_string=True)
         if hasattr(gdb, "register_window_type"):
             try:
@@ -82,7 +82,7 @@ class Start:
         gdb.events.new_thread.disconnect(self._note_target)
 
     def load(self) -> Any:
-        """Load gdbheap once, and return its table of commands and functions. Raises gdb.GdbError with one line."""
+        """Load gdbheap, once, and return its table of commands and functions. Raises gdb.GdbError with one line."""
         if self._table is None:
             with open(SCRIPT, encoding="utf-8") as stream:
                 text = stream.read().partition("\npython\n")[2].rpartition("\nend")[0]
@@ -90,13 +90,13 @@ class Start:
         return self._table
 
     def register(self, register: Callable[[Start], Any]) -> None:
-        """Let the loaded package say what each command and function does."""
+        """Store the table of commands and functions that the loaded package makes. ``register``: returns the table."""
         if self._table is None:
             self._see_others()
             self._table = register(self)
 
     def _see_others(self) -> None:
-        """Give up ``heap`` if another extension has defined it after us, and say so."""
+        """Give up the command ``heap`` if another extension has defined it later, and print that."""
         if HEAP in self.prefixes and not gdb.execute("help heap", to_string=True).startswith(self._first_line):
             self.prefixes.remove(HEAP)
         if HEAP not in self.prefixes:
@@ -105,8 +105,7 @@ class Start:
 
 
 class Command(gdb.Command):
-    """One gdb command. Its docstring is its help. It loads gdbheap when it is typed, or when its options are
-    completed."""
+    """A gdb command. Its docstring is its help. It loads gdbheap when it is run, or when its options are completed."""
 
     def __init__(self, start: Start, prefix: str, noun: str, text: str) -> None:
         self.__doc__ = text
@@ -115,16 +114,17 @@ class Command(gdb.Command):
         super().__init__((prefix + " " + noun).strip(), kind, prefix=not noun)
 
     def invoke(self, line: str, from_tty: bool) -> None:
-        """Run the command with the typed line. Raises gdb.GdbError with one line."""
+        """Run the command. ``line``: what was typed after its name. Raises gdb.GdbError with one line."""
         self._start.load().commands[self._noun].invoke(self._prefix, line)
 
     def complete(self, text: str, word: str | None) -> list[str]:
-        """Return the possible completions. Without ``word`` gdb only asks where words end, and ignores the answer."""
+        """Return the possible completions. If ``word`` is None, gdb only asks where words end, and ignores the
+        result."""
         return [] if word is None else self._start.load().commands[self._noun].complete(text, word)
 
 
 class Function(gdb.Function):
-    """One convenience function of gdb. Its docstring is its help."""
+    """A convenience function of gdb. Its docstring is its help."""
 
     def __init__(self, start: Start, name: str, text: str) -> None:
         self.__doc__ = text
@@ -138,14 +138,14 @@ class Function(gdb.Function):
 
 
 def _is_taken(name: str) -> bool:
-    """Return whether gdb has a command of exactly this name."""
+    """Return whether gdb has a command with exactly this name."""
     return name in gdb.execute("complete " + name, to_string=True).split("\n")
 
 
 def _look_here() -> None:
-    """Warn, in one line, about a file that gdb would run for ``-x gdbheap``.
+    """Print a one-line warning if the current folder has a file that ``gdb -x gdbheap`` would run.
 
-    A link is not followed: somebody may have planted one whose target blocks every access.
+    A link is not followed: somebody may have made one to a file that blocks each access.
     """
     try:
         status = os.lstat("gdbheap")
@@ -159,14 +159,16 @@ def _look_here() -> None:
 
 
 def _let_gdb_look() -> None:
-    """Put our folder on gdb's source path, for ``-x gdbheap``. The path cannot name a folder with a colon."""
+    """Add this folder to gdb's source path, so that ``gdb -x gdbheap`` finds the script. The path cannot name a folder
+    with a colon."""
     if ":" not in FOLDER:
         quoted = "".join("\\" + letter if letter in " \t\\\"'" else letter for letter in FOLDER)
         gdb.execute("directory " + quoted, to_string=True)
 
 
 def _begin() -> None:
-    """Define everything once for each installation. The last installation counts, unless one is loaded already."""
+    """Define all commands, once for each installation. If gdb runs several installations, the last one counts, unless
+    one is already loaded."""
     older = getattr(gdb, "gdbheap_start", None)
     if older is None:
         _look_here()

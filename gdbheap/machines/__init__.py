@@ -1,1 +1,1 @@
-"""Machines that programs are built for: their records, and the headers of ELF images."""
+"""The machines that programs are built for: their records, and the headers of ELF images."""

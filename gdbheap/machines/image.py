@@ -2,8 +2,8 @@
 
 pyelftools follows section headers, names and offsets to the end of the file, and its notes read as many bytes as they
 claim to have. But memory has no section headers, a core may be cut anywhere and have 65,535 program headers or more,
-and a foreign file may lie about every size. So these structures are read here, in bulk and within bounds. Only 64-bit
-little-endian images are read beyond their header. Layouts: elf(5).
+and a foreign file may state any size. So these structures are read here, in bulk and within bounds. Of an image that is
+not 64-bit and little-endian only the header is read. Layouts: elf(5).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SECTION_SIZE = _SECTION_64.size
 
 
 class Header(NamedTuple):
-    """The fields of an ELF header. ``entry`` and all after it are 0 unless the image is 64-bit and little-endian."""
+    """The fields of an ELF header. ``entry`` and all after it are 0 if the image is not 64-bit and little-endian."""
 
     elf_class: int
     byte_order: int
@@ -86,7 +86,7 @@ class Segment(NamedTuple):
 
 
 class Section(NamedTuple):
-    """One section header: ``name`` is the offset in the table of names, ``offset`` that in the file, sizes in bytes."""
+    """One section header: ``name`` is an offset in the table of names, ``offset`` one in the file; sizes in bytes."""
 
     name: int
     type: int
@@ -135,10 +135,9 @@ def parse_sections(table: bytes) -> list[Section]:
 
 
 def extended_segment_count(section: bytes) -> int | None:
-    """Return the number of program headers if it does not fit into 16 bits (PN_XNUM): ``sh_info`` of the first section
-    header.
+    """Return the number of program headers if it does not fit into 16 bits (PN_XNUM).
 
-    None if that header is cut short.
+    It is ``sh_info`` of the first section header; None if ``section``, which is that header, is cut short.
     """
     if len(section) < SECTION_SIZE:
         return None
@@ -146,14 +145,14 @@ def extended_segment_count(section: bytes) -> int | None:
 
 
 def has_code(sections: bytes) -> bool:
-    """Return whether the section headers are those of a file with code; a file of debugging symbols has none."""
+    """Return whether the section headers are those of a file that contains code; a separate debug file does not."""
     return not any(one.type == SHT_NOBITS and one.flags & SHF_EXECINSTR for one in parse_sections(sections))
 
 
 def iter_notes(data: bytes, align: int = 4) -> Iterator[Note]:
-    """Yield the notes in ``data``, up to the first one that does not fit.
+    """Yield the notes in ``data``, up to the first one that does not fit into it.
 
-    ``align``: the segment's alignment; 8 means 8, anything else 4.
+    ``align``: the segment's alignment; any other number than 8 means 4.
     """
     step = 8 if align == 8 else 4
     position = 0
@@ -168,7 +167,7 @@ def iter_notes(data: bytes, align: int = 4) -> Iterator[Note]:
 
 
 def build_id(notes: Iterable[Note]) -> str | None:
-    """Return the GNU build-id among notes as hex digits, or None."""
+    """Return the GNU build-id among the notes, as hex digits; None if there is none."""
     for note in notes:
         if note.owner == b"GNU" and note.type == NT_GNU_BUILD_ID and 0 < len(note.data) <= BUILD_ID_LIMIT:
             return note.data.hex()

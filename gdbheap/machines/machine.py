@@ -1,5 +1,6 @@
-"""The records of machines: everything that differs between them, stated once. A target has the record of its program's
-machine.
+"""The records of machines: everything that differs between machines, stated once.
+
+A target has the record of its program's machine.
 
 Only x86-64 is filled in. All other modules take sizes, limits, places and names from here, and none of them asks which
 machine it is. Sources: each machine's System V ABI; include/linux/elfcore.h, asm/ptrace.h and asm/unistd.h of the
@@ -16,9 +17,9 @@ from functools import cached_property, lru_cache
 
 from gdbheap.machines.image import CLASS_64, LITTLE_ENDIAN, MACHINE_X86_64, Header
 
-# Page sizes of Linux on any machine, from i386 to ppc64 and aarch64; a target that claims others is not believed.
+# Page sizes of Linux on any machine, from i386 to ppc64 and aarch64. A target that claims another size is not believed.
 SMALLEST_PAGE, LARGEST_PAGE = 4 << 10, 64 << 10
-# Nothing is mapped below: vm.mmap_min_addr is 64 KiB by default, and at least one page.
+# Nothing is mapped below this address: vm.mmap_min_addr is 64 KiB by default, and at least one page.
 LOWEST_ADDRESS = 4 << 10
 MAX_ERRNO = 4095
 
@@ -27,9 +28,9 @@ MAX_ERRNO = 4095
 class Notes:
     """The layout of a core's notes: offsets in bytes, registers by their index.
 
-    ``prstatus``: the size of NT_PRSTATUS. ``registers`` and ``count``: where the registers begin in it, and how many
-    there are; the first ``general`` of them are general ones. ``prpsinfo_*`` and ``siginfo_*``: offsets in NT_PRPSINFO
-    and NT_SIGINFO.
+    ``prstatus``: the size of NT_PRSTATUS. ``registers`` and ``count``: the offset in it at which the registers begin,
+    and their number; the first ``general`` of these are general registers. ``prpsinfo_*`` and ``siginfo_*``: offsets in
+    NT_PRPSINFO and NT_SIGINFO.
     """
 
     prstatus: int
@@ -51,11 +52,11 @@ class Notes:
 class SystemCalls:
     """How to recognise that a thread waits in a system call, and which call it is.
 
-    The code before its program counter is ``load``, the call's number in four bytes, and ``instruction``, as in glibc's
-    wrappers. ``of_malloc``: the calls that malloc makes (mmap, mprotect, munmap, brk, mremap, madvise, futex,
-    getrandom). ``of_memory``: the names of the calls that map memory, make it usable and give it back. ``arguments``
-    and ``result``: the registers of both, by their index among a thread's registers (as in ``Notes``); the first
-    arguments are also those of a function.
+    The code before the thread's program counter is then ``load``, the call's number in four bytes, and ``instruction``,
+    as in glibc's wrappers. ``of_malloc``: the calls that malloc makes (mmap, mprotect, munmap, brk, mremap, madvise,
+    futex, getrandom). ``of_memory``: the names of the calls that map memory, make it usable and give it back.
+    ``arguments``, ``result``: the registers of the arguments and the result, by their index among a thread's registers
+    (as in ``Notes``); functions take their first arguments in the same registers.
     """
 
     load: bytes
@@ -68,11 +69,11 @@ class SystemCalls:
 
     @property
     def size(self) -> int:
-        """Bytes of code before the program counter that ``number`` needs."""
+        """How many bytes of code before the program counter ``number`` needs."""
         return len(self.load) + 4 + len(self.instruction)
 
     def number(self, code: bytes) -> int | None:
-        """Return the number of the system call at the end of ``code``, or None if there is none in the known form."""
+        """Return the number of the system call at the end of ``code``; None if there is none in the known form."""
         known = code.startswith(self.load) and code.endswith(self.instruction)
         return int.from_bytes(code[len(self.load) :][:4], "little") if known and len(code) == self.size else None
 
@@ -81,9 +82,9 @@ class SystemCalls:
 class ThreadStorage:
     """Where a thread's own data is.
 
-    ``data_below``: static thread-local data ends at the thread pointer, and the C library's ``struct pthread`` begins
-    there (variant II of ELF's thread-local storage); otherwise it is the other way round. ``has_self_pointer``: the
-    word at the thread pointer points to itself.
+    ``data_below``: whether static thread-local data ends at the thread pointer, and the C library's ``struct pthread``
+    begins there (variant II of ELF's thread-local storage); if not, the data begins there and ``struct pthread`` ends
+    there. ``has_self_pointer``: whether the word at the thread pointer points to itself.
     """
 
     data_below: bool
@@ -102,9 +103,9 @@ class ThreadStorage:
 class GdbNames:
     """gdb's names of the architecture and of its registers.
 
-    ``saved``: registers that a single step over ``nop`` changes, or that are changed for it. ``restart``: the register
-    that is set to -1 so that the kernel restarts no system call. ``registers``: all of a thread's, in the order of
-    ``Notes``.
+    ``saved``: the registers that a single step over ``nop`` changes, or that are changed for this step. ``restart``:
+    the register that is set to -1 so that the kernel restarts no system call. ``registers``: all registers of a thread,
+    in the order of ``Notes``.
     """
 
     architecture: str
@@ -122,11 +123,11 @@ class GdbNames:
 class Machine:
     """A machine. ``word`` and ``page`` are in bytes; ``byte_order`` is Python's name.
 
-    ``user_end``: the end of the addresses that the kernel gives a program that asks for no higher ones.
+    ``user_end``: the end of the addresses that the kernel gives to a program that asks for no higher ones.
     ``kernel_start``: the end of all addresses that a program can have. ``pointer_mask``: the bits of a pointer that are
-    its address. ``red_zone``: bytes that a function may use below its stack pointer. ``has_calls``: gdbheap can call
-    functions in its processes. ``relative_relocation``: the relocation type that adds an object's load address
-    (R_*_RELATIVE).
+    its address. ``red_zone``: how many bytes below its stack pointer a function may use. ``has_calls``: whether gdbheap
+    can call functions in processes on this machine. ``relative_relocation``: the relocation type that adds an object's
+    load address (R_*_RELATIVE).
     """
 
     name: str
@@ -165,8 +166,8 @@ class Machine:
     def with_page(self, size: int | None, ranges: Iterable[tuple[int, int]] = ()) -> Machine:
         """Return the machine with pages of ``size`` bytes (AT_PAGESZ).
 
-        A target may claim anything, so the usual pages stay unless Linux has such pages and all ``ranges`` of the
-        program consist of them.
+        A target may claim any size. So the machine's usual pages stay unless Linux has pages of this size, and all
+        ``ranges`` of the program consist of whole ones.
         """
         if size is None or size & (size - 1) or not SMALLEST_PAGE <= size <= LARGEST_PAGE:
             return self
@@ -175,7 +176,7 @@ class Machine:
         return found if fits else self
 
     def page_down(self, address: int) -> int:
-        """Return the start of the page that holds ``address``."""
+        """Return the start of the page that contains ``address``."""
         return address // self.page * self.page
 
     def page_up(self, address: int) -> int:
@@ -183,7 +184,7 @@ class Machine:
         return -(-address // self.page) * self.page
 
     def is_paged(self, *numbers: int) -> bool:
-        """Return whether all numbers are multiples of a page."""
+        """Return whether all numbers are multiples of the page size."""
         return all(number % self.page == 0 for number in numbers)
 
     @cached_property
@@ -191,16 +192,18 @@ class Machine:
         return structure("P", self.word, self.byte_order)
 
     def structure(self, fields: str) -> struct.Struct:
-        """Return a struct without padding. ``fields``: letters of the module ``struct``; P is a word, N a signed
-        one."""
+        """Return a struct without padding.
+
+        ``fields``: letters of the module ``struct``; in addition, P is a word and N a signed word.
+        """
         return structure(fields, self.word, self.byte_order)
 
     def word_of(self, raw: bytes, offset: int = 0) -> int:
-        """Return the word at ``offset``."""
+        """Return the word at ``offset`` in ``raw``."""
         return int(self._word.unpack_from(raw, offset)[0])
 
     def words_of(self, raw: bytes) -> tuple[int, ...]:
-        """Return all whole words."""
+        """Return all whole words in ``raw``."""
         count = len(raw) // self.word
         letter = self._word.format[-1:]
         return struct.unpack(f"{self._word.format[0]}{count}{letter}", raw[: count * self.word])
@@ -210,13 +213,13 @@ class Machine:
         return result >= self.address_end - MAX_ERRNO
 
     def word_up(self, address: int) -> int:
-        """Return the first multiple of a word at or after ``address``."""
+        """Return the first multiple of the word size at or after ``address``."""
         return -(-address // self.word) * self.word
 
 
 @lru_cache(maxsize=256)
 def structure(fields: str, word: int, byte_order: str) -> struct.Struct:
-    """Return ``Machine.structure`` for words of ``word`` bytes."""
+    """Return what ``Machine.structure`` returns, for a machine with words of ``word`` bytes."""
     unsigned, signed = {4: ("I", "i"), 8: ("Q", "q")}[word]
     order = "<" if byte_order == "little" else ">"
     return struct.Struct(order + fields.replace("P", unsigned).replace("N", signed))
@@ -259,9 +262,9 @@ X86_64 = Machine(
 )  # fmt: skip
 
 MACHINES = (X86_64,)
-# No address of a supported machine is larger.
+# No address of a supported machine is larger than this.
 LARGEST_ADDRESS = max(machine.address_end for machine in MACHINES) - 1
-# No object is larger: PTRDIFF_MAX.
+# No object can be larger than this: PTRDIFF_MAX.
 LARGEST_SIZE = LARGEST_ADDRESS >> 1
 # The end of a program's addresses on any of the machines.
 USER_END = max(machine.user_end for machine in MACHINES)
@@ -270,15 +273,15 @@ READ_TITLES = " and ".join(machine.title for machine in MACHINES)
 
 
 def machine_of(header: Header) -> Machine | None:
-    """Return the machine that an ELF image is for, with its usual pages, or None if it is not supported."""
+    """Return the machine that an ELF image is for, with its usual page size; None if it is not supported."""
     return next((machine for machine in MACHINES if machine.is_of(header)), None)
 
 
 def own_machine() -> Machine | None:
-    """Return the machine that gdbheap runs on, or None if it is not supported."""
+    """Return the machine that gdbheap runs on; None if it is not supported."""
     return next((machine for machine in MACHINES if machine.name == platform.machine()), None)
 
 
 def machine_of_gdb(architecture: str) -> Machine | None:
-    """Return the machine with this name in gdb, or None."""
+    """Return the machine that has this name in gdb; None if it is not supported."""
     return next((machine for machine in MACHINES if machine.gdb.architecture == architecture), None)

@@ -1,1 +1,1 @@
-"""Compare many processes: what each has, what they share, and why pages are no longer shared."""
+"""Compare many processes: what each of them has, what they share, and why pages are no longer shared."""

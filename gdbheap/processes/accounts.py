@@ -29,7 +29,7 @@ class HeapSums:
 
 @dataclass(frozen=True)
 class ProgramSums:
-    """Bytes over all programs."""
+    """The sums over processes, in bytes."""
 
     ram: int
     private: int
@@ -41,7 +41,7 @@ class ProgramSums:
 class Program(ProgramSums):
     """The processes that run one program; a Python program is named by its script.
 
-    ``script``: the file, ``-m`` and the module, ``-c``, or the name that the process gave itself."""
+    ``script``: the script's file name, ``-m`` and the module, ``-c``, or the name that the process gave itself."""
 
     name: str
     script: str | None
@@ -66,7 +66,7 @@ class Table:
 
 
 def by_program(rows: Iterable[ProcessAccount], pattern: re.Pattern[str] | None = None) -> Table:
-    """Return the table of programs, largest first; only those whose name or script matches ``pattern``, if given."""
+    """Return the table of programs, largest first; with ``pattern``, only those whose name or script matches it."""
     found = summed(rows, pattern.search if pattern is not None else None)
     total = ProgramSums(*_sizes(found.total))
     return Table([_program(one) for one in found.rows], total, found.refused)

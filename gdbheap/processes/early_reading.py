@@ -1,5 +1,7 @@
-"""Read the memory of all processes while the rest of gdbheap is imported: each takes about as long, and the kernel's
-walk needs no Python. This module imports nothing that takes long."""
+"""Read the memory figures of all processes while the rest of gdbheap is imported.
+
+Both take about as long, and the kernel's walk needs no Python. This module imports nothing that takes long.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _begun: list[_Reading] = []
 
 
 class _Reading:
-    """A read of all processes in a thread of its own. ``rows`` is None if it failed, and the caller must read again."""
+    """A read of all processes in a thread of its own. ``rows``: None if it failed; the caller must then read again."""
 
     def __init__(self) -> None:
         self.rows: list[ProcessAccount] | None = None
@@ -35,7 +37,7 @@ class _Reading:
             self._done.release()
 
     def wait(self) -> list[ProcessAccount] | None:
-        """Wait for the end of the read and return its rows."""
+        """Wait until the read has ended, and return its rows."""
         while not self._done.acquire(timeout=0.1):
             pass
         return self.rows
@@ -47,11 +49,14 @@ def begin() -> None:
 
 
 def end() -> None:
-    """Wait for a read that nobody took. An interpreter that ends while a thread is in native code is aborted (before
-    3.14 it ends such a thread where it asks for the GIL, by unwinding frames that cannot be unwound)."""
+    """Wait for a read whose rows nobody took.
+
+    An interpreter that ends while a thread is in native code is aborted (before 3.14 it ends such a thread where it
+    asks for the GIL, by unwinding frames that cannot be unwound).
+    """
     take()
 
 
 def take() -> list[ProcessAccount] | None:
-    """Return the rows of the background read, once; None if none was started or it failed."""
+    """Return the rows of the background read, once; None if none was started, or if it failed."""
     return _begun.pop().wait() if _begun else None

@@ -1,10 +1,10 @@
-"""Several processes in one answer: what each has, what they share, and what they could share.
+"""Several processes in one answer: what each of them has, what they share, and what they could share.
 
 The kernel's figures are read while all processes are stopped, so that they fit together. Then the processes are read
-one by one, each next to the process whose pages it had at the fork: its parent, or else a sibling.
+one by one, each together with the process whose pages it had at the fork: its parent, or else a sibling.
 
-A process of another exec is never stopped for a comparison. One of the same exec is stopped only while pages are
-compared, and for all comparisons together no longer than a process may be stopped at a time."""
+If the two processes do not come from one exec, none is stopped for a comparison. Otherwise the other process is stopped
+only while pages are compared, and for all comparisons together no longer than a process may be stopped at a time."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ __all__ = ["Advice", "Family", "Member", "Sums", "family"]
 FREEZE: Final = "freeze"
 PRELOAD: Final = "preload"
 LONGEST_STOP = 1.0
-# Advice that saves less than this percentage of the total PSS is not given.
+# Advice that saves at most this percentage of the total PSS is not given.
 MIN_PERCENT = 1
 
 NOT_COMPARED = (
     "it was not compared with process {}, which has stood still for that for {:.1f} s (--max-stop): give it longer"
     " (--max-stop=SECONDS, 0 for no limit)"
 )
-# Note for a process whose memory is another user's, or may not be read.
+# The note for a process whose memory belongs to another user or may not be read.
 NOT_READ = "its memory cannot be read: gdbheap doctor PID says why"
 
 Progress = Callable[[str, int, int], object]
@@ -63,9 +63,9 @@ Verdict = Callable[[Ledger], str]
 
 @dataclass(frozen=True)
 class Member:
-    """A process of the answer.
+    """One process of the answer.
 
-    ``beside``: the process that it was compared with; ``verdict`` and ``holders``: from its first page, "" and empty if
+    ``beside``: the process that it was compared with. ``verdict``, ``holders``: from its first page; "" and empty if
     its heap was not read."""
 
     pid: int
@@ -85,8 +85,9 @@ class Member:
 
 @dataclass(frozen=True)
 class Sums:
-    """The sums over the processes whose figures are known. ``pss``: their total memory, if no process outside shares
-    it."""
+    """The sums over the processes whose figures are known, in bytes.
+
+    ``pss``: their total memory, provided that they share none with other processes."""
 
     processes: int
     rss: int
@@ -98,7 +99,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Advice:
-    """A saving by something that is done before the fork.
+    """What something done before the fork would save.
 
     ``id``: "freeze" (call gc.freeze()), or "preload" (load before the fork what each worker loads for itself);
     ``saves``, ``most_saved``, ``least_saved``: bytes."""
@@ -127,23 +128,23 @@ class Family:
 
     @property
     def ok(self) -> bool:
-        """Whether everything that was asked for is known."""
+        """Whether everything that was requested is known."""
         return all(member.note is None for member in self.rows)
 
     @property
     def is_refused(self) -> bool:
-        """Whether processes are there, but the kernel lets us read the memory of none."""
+        """Whether there are processes, but the kernel lets gdbheap read the memory of none."""
         return not self.total.processes and any(member.note == NOT_READ for member in self.rows)
 
 
 @dataclass
 class _Looks:
-    """The findings about the ``held`` processes, collected one by one.
+    """What was found out about the ``held`` processes, collected one by one.
 
-    ``beside``: by process, the one it is compared with; ``stood``: for how many seconds each of those was stopped for
-    comparisons; ``forking``: those of them that are parents. ``types``: types whose reference counts were written.
-    ``marks``, ``objects``: by worker, the marks of its pages of values and the bytes of its objects by type;
-    ``parents``: both, by parent."""
+    ``beside``: by process, the one it is compared with; ``stood``: by such other process, for how many seconds it was
+    stopped for comparisons; ``forking``: the other processes that are parents. ``types``: types whose reference counts
+    were written. ``marks``, ``objects``: by worker, the marks of its pages of values, and the bytes of its objects by
+    type; ``parents``: both of these, by parent."""
 
     held: dict[int, ProcessFolder]
     limit: float | None
@@ -168,9 +169,9 @@ def family(
 ) -> Family:
     """Return the answer for these processes, each of which is stopped for at most ``limit`` seconds at a time.
 
-    ``quick``: only the kernel's figures. ``verdict_of``: sums up a first page in a sentence; without it no holders are
-    looked for. Raises NoTarget if none of the processes exists, GdbheapError if none can be read because one could not
-    be opened."""
+    ``quick``: read only the kernel's figures. ``verdict_of``: sums up a first page in a sentence; without it no holders
+    are searched. Raises NoTarget if none of the processes exists, GdbheapError if none can be read because one of them
+    could not be opened."""
     held, left_out = _held(processes)
     rows = _counted(held, limit)
     members = [_member(row, held[row.pid]) for row in rows]
@@ -200,7 +201,7 @@ def family(
 
 
 def _held(processes: Sequence[Named]) -> tuple[dict[int, ProcessFolder], dict[int, str]]:
-    """Open the folders of the processes; return them, and the reasons for those that could not be opened."""
+    """Open the folders of the processes. Return these, and for those that could not be opened the reason."""
     found, left_out = {}, {}
     for process in processes:
         try:
@@ -213,13 +214,13 @@ def _held(processes: Sequence[Named]) -> tuple[dict[int, ProcessFolder], dict[in
 
 
 def _counted(held: dict[int, ProcessFolder], limit: float | None) -> list[ProcessAccount]:
-    """Return the kernel's figures, read while all processes are stopped; those that cannot be stopped run on."""
+    """Return the kernel's figures, read while all processes are stopped. A process that cannot be stopped runs on."""
     with ExitStack() as standing:
         standing.enter_context(stopping.undisturbed())
         for folder in held.values():
             with suppress(OSError, TimeoutError):
                 standing.callback(Stop(folder, limit or LONGEST_STOP).release)
-        # Read by process id: if the process is still there afterwards, the id was its own.
+        # The figures are read by process id: if the process is still there afterwards, the id was its own.
         return [row for row in accounts.read(list(held)) if held[row.pid].is_there()]
 
 
@@ -242,7 +243,7 @@ def _rss(folder: ProcessFolder) -> int | None:
 
 
 def _absent(pid: int, folder: ProcessFolder | None, left_out: str | None) -> Member:
-    """Return the row of a process that has ended, has no memory, or was ``left_out`` for this reason."""
+    """Return the row of a process that has ended, has no memory, or could not be opened (``left_out``: the reason)."""
     found = running(pid)
     if found is not None and left_out is not None:
         return Member(pid, found.parent, found.name, None, None, None, None, note=left_out)
@@ -261,8 +262,9 @@ def _sums(members: Iterable[Member]) -> Sums:
 
 
 def _relatives(members: Sequence[Member], held: dict[int, ProcessFolder]) -> dict[int, int]:
-    """Return, by process, the one whose pages it may have had at the fork: its parent, else the sibling with the least
-    USS. Processes of another exec are left out: they would be stopped for nothing."""
+    """Return, by process, the one whose pages it may have had at the fork: its parent, or the smallest sibling (USS).
+
+    Processes of another exec are left out, because stopping them would be in vain."""
     execs = {member.pid: exec_of(held[member.pid]) for member in members}
     forked: dict[object, list[int]] = {}
     for member in sorted(members, key=lambda member: (member.uss or 0, member.pid)):
@@ -278,7 +280,7 @@ def _relatives(members: Sequence[Member], held: dict[int, ProcessFolder]) -> dic
 
 
 def _looked(member: Member, looks: _Looks) -> Member:
-    """Return the member with what was read from its memory, or with a note why nothing was."""
+    """Return the member with what was read from its memory, or with a note that says why nothing was read."""
     try:
         other = _prepared(looks.held.get(looks.beside.get(member.pid, 0)))
         with stopped(looks.held[member.pid], looks.limit) as process:
@@ -296,7 +298,7 @@ def _looked(member: Member, looks: _Looks) -> Member:
 
 
 def _prepared(folder: ProcessFolder | None) -> Preparation | None:
-    """Read what can be known of a process before it is stopped; None if it cannot be read."""
+    """Read what can be known about a process before it is stopped; None if it cannot be read."""
     with suppress(GdbheapError):
         return None if folder is None else Preparation(folder)
     return None
@@ -314,15 +316,17 @@ def _used(member: Member, heap: Heap, verdict_of: Verdict | None) -> Member:
 
 
 def _holders(page: Ledger) -> list[MainHolder]:
-    """Return the holders of a first page, largest first, including the interpreter and packages, which it lists
-    last."""
+    """Return the holders of a first page, largest first.
+
+    The interpreter and packages, which the page lists last, are among them."""
     imported = [] if page.imported is None else [page.imported]
     return sorted([*imported, *page.holders], key=lambda row: -(row.bytes if row.resident is None else row.resident))
 
 
 def _compared(found: Member, heap: Heap, ready: Preparation, looks: _Looks) -> Member:
-    """Return the member with the pages that differ from the other process's, if both come from one exec. If the other
-    may not be stopped any longer, a note says so."""
+    """Return the member with the pages that differ from the other process's, if both come from one exec.
+
+    If the other process may not be stopped any longer, a note says so."""
     pid, limit, comparison = ready.folder.pid, looks.limit, Comparison(heap)
     stood, is_read = looks.stood.get(pid, 0.0), False
     if limit is None or stood < limit:
@@ -347,18 +351,19 @@ def _compared(found: Member, heap: Heap, ready: Preparation, looks: _Looks) -> M
 
 
 def _freeze(compared: Sequence[Member]) -> Advice:
-    """Return what gc.freeze() before the fork would save: the collector then never touches the objects that exist."""
+    """Return what gc.freeze() before the fork would save: the collector then never touches objects made before it."""
     rows = [member.written for member in compared if member.written is not None and member.written.collector]
     saves, most = sum(row.freezing for row in rows), sum(row.collector for row in rows)
     return Advice(FREEZE, saves, len(rows), most_saved=most)
 
 
 def _preload(looks: _Looks) -> Advice:
-    """Return what loading before the fork would save: data that several workers have and their parent has not.
+    """Return what loading before the fork would save: data that several workers have and their parent does not have.
 
-    ``most_saved``: for each type, the bytes of objects that all workers have beyond the parent's. ``least_saved``:
-    equal pages of values, compared byte by byte (mutable objects may be equal by chance). If the latter is larger,
-    ``most_saved`` is 0: the workers have no more than the parent, and wrote the same to what they had from it."""
+    ``most_saved``: summed over types, the bytes of objects that all workers have beyond the parent's. ``least_saved``:
+    the bytes of equal pages of values, compared byte by byte (mutable objects may be equal by chance). If
+    ``least_saved`` is larger, ``most_saved`` is 0: the workers have no more than the parent, and wrote the same values
+    to pages that they had from it."""
     least = most = workers = 0
     for parent, (marks, objects) in looks.parents.items():
         forked = [pid for pid, other in looks.parent_of.items() if other == parent]
@@ -373,7 +378,7 @@ def _preload(looks: _Looks) -> Advice:
 
 
 def _marks(heap: Heap) -> set[bytes]:
-    """Return the marks of pages with nothing but values; empty if the process has no Python objects."""
+    """Return the marks of the pages that contain nothing but values; empty if the process has no Python objects."""
     try:
         return value_marks(heap)
     except GdbheapError:
@@ -381,7 +386,7 @@ def _marks(heap: Heap) -> set[bytes]:
 
 
 def _by_type(heap: Heap) -> Counter[str]:
-    """Return the bytes of the Python objects by type, with the buffers that they own; empty without Python."""
+    """Return the bytes of the Python objects by type, including the buffers that they own; empty without Python."""
     try:
         return Counter({row.type: row.own + row.buffers for row in pyobjects(heap).rows})
     except GdbheapError:

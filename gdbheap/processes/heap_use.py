@@ -15,7 +15,7 @@ __all__ = ["HeapUse", "Largest", "heap_use", "use_of"]
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest finding."""
+    """The largest finding of a process."""
 
     id: str
     bytes: int
@@ -23,7 +23,7 @@ class Largest:
 
 @dataclass(frozen=True)
 class HeapUse:
-    """Resident bytes of the heap. ``finding``: the largest one; of equal ones a finding that is not doubtful."""
+    """Resident bytes of a process's heap. ``finding``: the largest one; of equal ones, one that is not doubtful."""
 
     in_use: int
     free: int
@@ -33,13 +33,13 @@ class HeapUse:
 
 
 def heap_use(heap: Heap) -> HeapUse | None:
-    """Return the row of a heap; None if the resident bytes are not known. Raises Unsupported."""
+    """Return the figures of a heap; None if the resident bytes are unknown. Raises Unsupported."""
     evidence, found = judged(heap)
     return use_of(summary(heap, evidence), found)
 
 
 def use_of(told: Summary, found: Sequence[Finding]) -> HeapUse | None:
-    """Return the row of a heap from its summary and findings; None if the resident bytes are not known."""
+    """Return the figures of a heap from its summary and findings; None if the resident bytes are unknown."""
     if told.used_resident is None or told.free_resident is None:
         return None
     most = max(found, key=lambda finding: (finding.bytes, not finding.doubtful), default=None)

@@ -18,8 +18,8 @@ __all__ = ["with_heaps"]
 def with_heaps(programs: Sequence[Program], limit: float | None, missed: list[str]) -> list[Program]:
     """Return the programs with the sums over their processes' heaps, each stopped for at most ``limit`` seconds.
 
-    ``missed`` gets a line for each process whose memory may be read but whose heap could not be."""
-    # Reading takes long, and process ids may be reused meanwhile: remember each process's start.
+    ``missed`` gets a line for each process whose memory may be read, but whose heap could not be read."""
+    # Reading takes long, and process ids may be reused meanwhile, so remember when each process started.
     there = {pid: running(pid) for program in programs for pid in program.pids}
     return [
         replace(program, heap=_sums([_use(there[pid], limit, missed) for pid in program.pids])) for program in programs
@@ -27,7 +27,7 @@ def with_heaps(programs: Sequence[Program], limit: float | None, missed: list[st
 
 
 def _use(one: Running | None, limit: float | None, missed: list[str]) -> HeapUse | None:
-    """Return the heap's figures; None if the process cannot be read or has ended."""
+    """Return the figures of a process's heap; None if the process cannot be read or has ended."""
     if one is None:
         return None
     try:

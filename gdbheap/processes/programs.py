@@ -21,7 +21,7 @@ __all__ = ["Summed", "Sums", "is_python", "name_of", "program_of", "read", "scri
 
 CUT_OFF = 512
 DELETED = b" (deleted)"
-# File systems that another user may serve, and the one that has the folders of processes.
+# File systems that another user may serve, and the one that contains the folders of processes.
 ASKING = (b"fuse", b"overlay", b"proc ")
 DIGITS = "0123456789."
 # Options of Python that take a value: the rest of the word, or the next word. Two of them end the options
@@ -44,7 +44,7 @@ class Sums:
 
     @property
     def ram(self) -> int:
-        """The proportional share of all processes, in bytes."""
+        """The sum of the processes' proportional shares, in bytes."""
         return self.private + self.shared
 
     @property
@@ -53,7 +53,7 @@ class Sums:
         return len(self.pids)
 
     def add(self, pid: int, memory: ProcessMemory) -> None:
-        """Add a process."""
+        """Add a process with the kernel's figures of its memory."""
         self.pids.append(pid)
         self._fingerprints.add(memory.fingerprint)
         share = memory.pss + CUT_OFF * memory.proportional - memory.private if memory.proportional else memory.shared
@@ -64,16 +64,17 @@ class Sums:
 
     def end(self) -> None:
         """Complete the sums after the last ``add``."""
-        # All have identical figures: they may share one address space (clone(2), CLONE_VM), or be forks that have
-        # written to equally many pages.
+        # If all processes have identical figures, they may share one address space (clone(2), CLONE_VM), or be forks
+        # that have written to equally many pages.
         if len(self._fingerprints) == 1 and len(self.pids) > 1 and have_one_memory(self.pids):
             self.private, self.shared = self.private // len(self.pids), self.shared // len(self.pids)
         self.shared += self._shared_huge
 
 
 class Summed:
-    """The programs that have any memory, largest first. ``total``: the sums; ``refused``: processes that may not be
-    read."""
+    """The programs that have any memory, largest first.
+
+    ``total``: the sums over all of them; ``refused``: the number of processes that may not be read."""
 
     left_out = ()
 
@@ -92,8 +93,9 @@ class Summed:
 
 
 def read(pids: Sequence[int] | None = None, proc: str = PROC) -> list[ProcessAccount]:
-    """Return the kernel's figures of these processes, or of all processes but this one, by process id. Raises
-    OSError."""
+    """Return the kernel's figures of these processes, or of all processes but this one, by process id.
+
+    Raises OSError."""
     if pids is not None:
         return process_accounts(proc, list(pids))
     known = early_reading.take() if proc == PROC else None
@@ -102,7 +104,7 @@ def read(pids: Sequence[int] | None = None, proc: str = PROC) -> list[ProcessAcc
 
 
 def summed(rows: Iterable[ProcessAccount], is_meant: Callable[[str], object] | None = None) -> Summed:
-    """Return the programs with their sums; only those for whose name or script ``is_meant`` is true, if given."""
+    """Return the programs with their sums; if ``is_meant`` is given, only those for whose name or script it is true."""
     rows = list(rows)
     programs = {row.pid: program_of(row) for row in rows if row.memory is not None}
     sums: dict[tuple[str, str | None], Sums] = {}
@@ -125,7 +127,7 @@ def _words(row: ProcessAccount) -> list[str]:
 
 
 def program_of(row: ProcessAccount) -> str:
-    """Return the file name of the program; a deleted or replaced one has " [deleted]" or " [updated]" at the end."""
+    """Return the file name of a process's program, with " [deleted]" or " [updated]" if it was deleted or replaced."""
     path = row.exe.partition(b"\0")[0]
     if not path.endswith(DELETED):
         return os.path.basename(_text(path))
@@ -139,8 +141,10 @@ def program_of(row: ProcessAccount) -> str:
 
 
 def _is_there(path: bytes) -> bool:
-    """Return whether a path that a process names exists. False on a file system that may not be asked (``FileSystems``
-    has the rule, but its import takes long)."""
+    """Return whether a path that comes from a process exists.
+
+    False if the path is on a file system that another user may serve. ``FileSystems`` has the rule, but its import
+    takes long."""
     try:
         held = walk_to_file("/", os.fsdecode(path), _answered(), False)
     except (OSError, ValueError):
@@ -150,7 +154,7 @@ def _is_there(path: bytes) -> bool:
 
 
 def _answered() -> set[int]:
-    """Return the ids of the mounts that the kernel itself, or root, is sure to answer for."""
+    """Return the ids of the mounts for which the kernel itself, or root, certainly answers."""
     found = set()
     with open(f"{PROC}/self/mountinfo", "rb") as stream:
         for line in stream:
@@ -161,14 +165,15 @@ def _answered() -> set[int]:
 
 
 def name_of(row: ProcessAccount, programs: dict[int, str]) -> str:
-    """Return the name that ps_mem gives a process: the program, unless the process has another name and its parent runs
-    another program."""
+    """Return the name that ps_mem gives a process.
+
+    It is the program, unless the process has another name and its parent runs another program."""
     program, name = programs[row.pid], _text(row.name)
     return program if program.startswith(name) or programs.get(row.parent) == program else name
 
 
 def is_python(name: str) -> bool:
-    """Return whether a name is Python's: python, python3.11, python3d, pypy3.10."""
+    """Return whether a name is that of a Python: python, python3.11, python3d, pypy3.10."""
     if name.startswith("pypy"):
         return not name[len("pypy") :].strip(DIGITS)
     letter = name[len("python") :].lstrip(DIGITS)

@@ -1,9 +1,10 @@
-"""Classify the pages that a process shared with its parent since the fork and has alone now, by what wrote to them.
+"""Classify pages that a process shared with its parent at the fork and has for itself now, by what wrote to them.
 
-The kernel copies a page for the first process that writes to it. A page that only one process maps (bit 56 of pagemap)
-and that existed at the fork either differs from the parent's, by what was written since, or is equal: what was written
-was restored. On an equal page with Python objects that is either reference counts, which go up while an object is used
-and down again, or the collector, if it tracks objects of the page and has run over all of them since."""
+The kernel copies a page for the first process that writes to it. Only one process then maps the copy (bit 56 of
+pagemap). If the page existed at the fork, it either differs from the parent's page by what was written since; or it is
+equal, because what was written was restored. On an equal page with Python objects, either reference counts were
+written, which go up while an object is used and down again; or the collector wrote to it, if it tracks objects on the
+page and has run over all of them since."""
 
 from __future__ import annotations
 
@@ -24,15 +25,15 @@ __all__ = ["Comparison", "TypeCounts", "Written", "exec_of", "is_fork", "page_ma
            "value_marks"]  # fmt: skip
 
 MARK = 16
-# The types of immutable values that the collector does not track, as their modules name them.
+# The types of immutable values, which the collector does not track, as their modules name them.
 VALUES = {"str", "unicode", "bytes", "int", "long", "float", "complex"}
-# With at least this many frozen objects, the program has called gc.freeze(): the collector left them alone.
+# If at least this many objects are frozen, the program has called gc.freeze(), and the collector left them alone.
 MANY_FROZEN = 5000
 
 
 @dataclass(frozen=True)
 class TypeCounts:
-    """A type whose objects' reference counts have changed; a page with several types counts for each."""
+    """A type whose objects' reference counts have changed. A page with several types counts for each of them."""
 
     type: str
     objects: int
@@ -43,10 +44,11 @@ class TypeCounts:
 
 @dataclass(frozen=True)
 class Written:
-    """Bytes of the private writable pages that one process has alone, by how they differ from another process's.
+    """Bytes of the private writable pages that only one process maps, by how they differ from another process's pages.
 
-    ``collector`` includes pages that the collector has certainly written and restored. ``freezing`` is ``collector``
-    without as many pages as are written for other reasons on memory that the collector never writes."""
+    ``collector`` includes pages that the collector has certainly written and restored. ``freezing``: the bytes that
+    gc.freeze() would have saved. This is ``collector`` less the share of pages that are written for other reasons, as
+    measured on memory that the collector never writes."""
 
     restored: int = 0
     recounted: int = 0
@@ -60,18 +62,18 @@ class Written:
 
     @property
     def unshared(self) -> int:
-        """Bytes that were shared once, or may have been."""
+        """Bytes of pages that were shared once, or may have been."""
         return self.restored + self.recounted + self.collector + self.counts_only + self.both + self.data
 
 
 def total_written(rows: Iterable[Written]) -> Written:
-    """Return the sums of all rows."""
+    """Return a row with the sums of all rows."""
     found = list(rows)
     return Written(*(sum(getattr(row, field.name) for row in found) for field in fields(Written)))
 
 
 def total_types(rows: Iterable[TypeCounts]) -> list[TypeCounts]:
-    """Return one row for each type, those on the most pages first."""
+    """Return one row for each type, the types on the most pages first."""
     found: dict[str, TypeCounts] = {}
     for row in rows:
         old = found.get(row.type, TypeCounts(row.type, 0, 0, 0))
@@ -81,11 +83,10 @@ def total_types(rows: Iterable[TypeCounts]) -> list[TypeCounts]:
 
 
 def exec_of(folder: ProcessFolder) -> tuple[str | None, bytes] | None:
-    """Return what all processes of one exec have in common and the kernel tells without a stop; None if it tells
-    nothing.
+    """Return what identifies the exec of a process and is known without a stop; None if the kernel shows nothing.
 
-    It is the program and the auxiliary vector, which has addresses chosen at random. Processes of different execs
-    hardly ever agree in it; ``is_fork`` decides."""
+    It is the program and the auxiliary vector, which contains addresses chosen at random. Processes of different execs
+    hardly ever have the same; ``is_fork`` decides."""
     try:
         vector = folder.read("auxv")
     except OSError:
@@ -94,16 +95,19 @@ def exec_of(folder: ProcessFolder) -> tuple[str | None, bytes] | None:
 
 
 def is_fork(one: Process, other: Process) -> bool:
-    """Return whether two processes come from one exec: they have the same auxiliary vector, which says where the
-    kernel's random bytes are, and the same bytes there."""
+    """Return whether two processes come from one exec.
+
+    They do if they have the same auxiliary vector, which says where the kernel's random bytes are, and the same bytes
+    there."""
     if not one.auxv or one.auxv != other.auxv:
         return False
     return _seed(one) is not None and _seed(one) == _seed(other)
 
 
 def _seed(process: Process) -> bytes | None:
-    """Return the 16 random bytes that the kernel gave the program at its start (AT_RANDOM, getauxval(3)); None if they
-    cannot be read."""
+    """Return the 16 random bytes that the kernel gave a program at its start; None if they cannot be read.
+
+    Their address is AT_RANDOM (getauxval(3))."""
     try:
         return process.space.read(process.auxv.get(AT_RANDOM, 0), 16)
     except Fault:
@@ -111,7 +115,7 @@ def _seed(process: Process) -> bytes | None:
 
 
 def private_ranges(process: Process) -> Ranges:
-    """Return the private writable memory, without the kernel's own mappings."""
+    """Return the ranges of private writable memory, without the kernel's own mappings."""
     return [
         (mapping.start, mapping.end)
         for mapping in process.mappings
@@ -120,10 +124,10 @@ def private_ranges(process: Process) -> Ranges:
 
 
 class Comparison:
-    """A comparison of a process's pages with another's.
+    """A comparison of the pages of a process with those of another.
 
-    Both must be stopped during ``read``, the other for nothing else: work that grows with this process's objects is
-    done before and after it. Raises Unsupported."""
+    Both must be stopped during ``read``, the other process for nothing else: work that grows with this process's
+    objects is done before and after ``read``. Raises Unsupported."""
 
     def __init__(self, heap: Heap) -> None:
         process, self._heap = heap.target, heap
@@ -147,7 +151,7 @@ class Comparison:
         return True
 
     def answer(self) -> tuple[Written, list[TypeCounts]]:
-        """Return the compared pages by what was written to them, and the types whose counts were. Raises OSError."""
+        """Return the pages by what was written to them, and the types whose counts were written. Raises OSError."""
         assert self._found is not None
         (compared, ranges, has_collected), here, objects = self._found, self._process, self._objects
         heaps = _native.Heaps(here.space, []) if objects is None else objects.heaps
@@ -160,8 +164,9 @@ class Comparison:
         return _written(found, new, page, has_collected), types
 
     def _has_collected(self, other: Process) -> bool:
-        """Return whether the collector has run over all objects in one of the processes since the fork; False if they
-        were frozen. In both processes it has the same address."""
+        """Return whether the collector has run over all objects in one of the processes since the fork.
+
+        False if the objects were frozen. The collector has the same address in both processes."""
         one = self._collector
         two = None if one is None else collector_at(other.space, one)
         if one is None or two is None:
@@ -175,7 +180,7 @@ def _type_counts(row: _native.CountsOf, name: str, page: int, has_collected: boo
 
 
 def _alone(process: Process, ranges: Ranges) -> int:
-    """Return how many pages of memory that the other process does not have only this process maps. Raises OSError."""
+    """Return how many pages only this process maps, in memory that the other one does not have. Raises OSError."""
     path, pages, page = process.folder.path("pagemap"), process.pages, process.machine.page
     if pages is None:
         return sum(exclusive_pages(path, start, end, page) for start, end in ranges)
@@ -184,7 +189,7 @@ def _alone(process: Process, ranges: Ranges) -> int:
 
 
 def _statics(heap: Heap) -> list[tuple[int, int]]:
-    """Return the static types, which lie in no block, as pairs of an address and its type's address."""
+    """Return (address, address of its type) of each static type; these lie in no block."""
     objects, found = heap.python.objects, []
     for address in objects.static_types():
         try:
@@ -200,7 +205,7 @@ def _written(found: _native.WrittenPages, new: int, page: int, has_collected: bo
         collector += found.restored_tracked
     else:
         recounted += found.restored_tracked
-    # Pages that the collector never writes were written for other reasons; assume the same share for the others.
+    # Pages that the collector never writes were written for other reasons. Assume the same share for the other pages.
     quiet = found.quiet_own + found.quiet_shared
     freezing = collector * found.quiet_shared // quiet if quiet else collector
     new += found.only_here
@@ -209,15 +214,17 @@ def _written(found: _native.WrittenPages, new: int, page: int, has_collected: bo
 
 
 def page_marks(process: Process, shared: bool = False) -> set[bytes]:
-    """Return the marks of the private pages that a process has alone, or of all of them if ``shared``. Equal pages have
-    equal marks; pages of zeros have none."""
+    """Return the marks of the private pages that only this process maps, or of all private pages if ``shared``.
+
+    Equal pages have equal marks; pages of zeros have none."""
     marks = _native.page_marks(process.space, process.folder.path("pagemap"), private_ranges(process), shared)
     return _parted(marks)
 
 
 def value_marks(heap: Heap) -> set[bytes]:
-    """Return the marks of the pages that a process has alone and that hold only objects of VALUES; empty without such
-    objects. Raises GdbheapError."""
+    """Return the marks of pages that only this process maps and that contain only objects of VALUES.
+
+    Empty without such objects. Raises GdbheapError."""
     process, objects = heap.target, heap.python.objects
     assert isinstance(process, Process)
     names = {row.address: objects.names.name(row.address) for row in heap.python.census.rows}

@@ -1,9 +1,9 @@
 """The reasons for which the kernel forbids one process to read another, each as one line made from facts.
 
 The kernel says "Operation not permitted" for all of them. Its rules, in its order (``__ptrace_may_access`` of
-kernel/ptrace.c, yama_lsm.c, commoncap.c): an existing tracer; the same user and group ids, or CAP_SYS_PTRACE; a
-dumpable process, or CAP_SYS_PTRACE; Yama's ``ptrace_scope``; no more capabilities than the caller has; then user
-namespaces, other security modules and seccomp. Nothing is read here: ``refusal`` gathers the facts.
+kernel/ptrace.c, yama_lsm.c, commoncap.c): no other tracer; the same user and group ids, or CAP_SYS_PTRACE; a dumpable
+process, or CAP_SYS_PTRACE; Yama's ``ptrace_scope``; no more capabilities than the caller has; then user namespaces,
+other security modules and seccomp. Nothing is read here: ``refusal`` gathers the facts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gdbheap.errors import one_line
 from gdbheap.text import named
 
 CAP_SYS_PTRACE = 1 << 19
-# How to start a container next to the program's that gets what it needs; docs/containers.md.
+# How to start a container next to the program's container, with the needed capability; see docs/containers.md.
 KUBERNETES_DEBUG = "kubectl debug -it POD --target=CONTAINER --profile=sysadmin --image=IMAGE_WITH_GDBHEAP"
 SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
 
@@ -24,8 +24,8 @@ SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
 class Facts:
     """The facts that decide whether gdbheap may read a process.
 
-    ``uids``, ``gids`` and ``permitted`` (a mask of capabilities) are the process's. ``own_…``, ``capabilities`` (the
-    effective ones) and ``bounding`` (those that root could have here) are gdbheap's.
+    ``uids``, ``gids`` and ``permitted`` (a mask of capabilities) are those of the process. ``own_…``, ``capabilities``
+    (the effective ones) and ``bounding`` (the capabilities that root could have here) are those of gdbheap.
     """
 
     pid: int
@@ -59,8 +59,7 @@ class Facts:
 
 
 def permission(facts: Facts) -> str:
-    """Return the line of the first cause that explains a refusal, in the kernel's order, or a general line if none
-    does."""
+    """Return one line: the first cause that explains a refusal, in the kernel's order, or a general text."""
     answers = (cause(facts) for cause in CAUSES)
     return next((answer for answer in answers if answer), unknown(facts))
 
@@ -69,22 +68,22 @@ def itself(facts: Facts) -> str | None:
     """Return the cause if the process is gdbheap itself: no process can stop itself."""
     if facts.pid != facts.own_pid:
         return None
-    return f"{facts.process} is gdbheap itself: give it the id of another process"
+    return f"{facts.process} is gdbheap itself: give the id of another process"
 
 
 def traced(facts: Facts) -> str | None:
-    """Return the cause if another process traces it already: a process has one tracer at a time.
+    """Return the cause if another process traces this one already: a process has one tracer at a time.
 
     Inside gdb the tracer is the process in which gdbheap runs, which is no obstacle.
     """
     if facts.tracer in (0, facts.own_pid):
         return None
     who = f"{named(facts.tracer_name)} (process {facts.tracer})" if facts.tracer_name else f"process {facts.tracer}"
-    return f"{facts.process} is already traced by {who}: detach or end that one first, or use gdbheap inside it"
+    return f"{facts.process} is already traced by {who}: detach or end that tracer first, or use gdbheap inside it"
 
 
 def other_user(facts: Facts) -> str | None:
-    """Return the cause if a user or group id of the process is not gdbheap's."""
+    """Return the cause if a user or group id of the process differs from gdbheap's."""
     if facts.may_trace_all or (facts.uids == {facts.own_uid} and facts.gids == {facts.own_gid}):
         return None
     ids = "/".join(str(uid) for uid in sorted(facts.uids))
@@ -93,30 +92,32 @@ def other_user(facts: Facts) -> str | None:
     if facts.uids == {facts.own_uid}:
         return f"{facts.process} runs with other group ids than gdbheap: {grant(facts)}"
     users = f"belongs to uid {ids} and gdbheap runs as uid {facts.own_uid}"
-    return f"{facts.process} {users}: run it as that user, or {grant(facts)}"
+    return f"{facts.process} {users}: run gdbheap as that user, or {grant(facts)}"
 
 
 def not_dumpable(facts: Facts) -> str | None:
-    """Return the cause if the process is not dumpable: a set-uid program, an unreadable one, or one that asked for
-    it."""
+    """Return the cause if the process is not dumpable: it is set-uid, its file is unreadable, or it asked for that."""
     if facts.may_trace_all or facts.dumpable:
         return None
-    why = "set-uid, not readable, or by prctl(PR_SET_DUMPABLE)"
-    return f"{facts.process} is not dumpable ({why}), so that CAP_SYS_PTRACE is needed: {grant(facts)}"
+    why = "set-uid, unreadable program file, or prctl(PR_SET_DUMPABLE)"
+    return f"{facts.process} is not dumpable ({why}), so reading it needs CAP_SYS_PTRACE: {grant(facts)}"
 
 
 def yama(facts: Facts) -> str | None:
-    """Return the cause if ``ptrace_scope`` forbids it: 1 descendants only, 2 CAP_SYS_PTRACE only, 3 nobody.
+    """Return the cause if Yama's ``ptrace_scope`` forbids reading the process.
 
-    See Documentation/admin-guide/LSM/Yama.rst.
+    1: only descendants; 2: only with CAP_SYS_PTRACE; 3: nobody. See Documentation/admin-guide/LSM/Yama.rst.
     """
     if facts.ptrace_scope >= 3:
-        return f"{SCOPE} is 3: nobody may trace until the next boot; let {facts.process} leave a core and give that"
+        return (
+            f"{SCOPE} is 3: nobody may trace a process until the next boot; let {facts.process} write a core, and "
+            "give that core"
+        )
     if facts.may_trace_all or facts.ptrace_scope == 0:
         return None
     rule = "only a parent may trace" if facts.ptrace_scope == 1 else "only CAP_SYS_PTRACE may trace"
     switch = f"or, as root, sysctl kernel.yama.ptrace_scope={0 if facts.ptrace_scope == 1 else 1}"
-    return f"{SCOPE} is {facts.ptrace_scope} ({rule}), which closes {facts.process}: {grant(facts)}, {switch}"
+    return f"{SCOPE} is {facts.ptrace_scope} ({rule}), which forbids reading {facts.process}: {grant(facts)}, {switch}"
 
 
 def more_capable(facts: Facts) -> str | None:
@@ -124,16 +125,16 @@ def more_capable(facts: Facts) -> str | None:
     missing = facts.permitted & ~facts.capabilities
     if facts.may_trace_all or not missing:
         return None
-    why = f"has capabilities that gdbheap has not (mask {missing:#x})"
-    return f"{facts.process} {why}, so that CAP_SYS_PTRACE is needed: {grant(facts)}"
+    why = f"has capabilities that gdbheap lacks (mask {missing:#x})"
+    return f"{facts.process} {why}, so reading it needs CAP_SYS_PTRACE: {grant(facts)}"
 
 
 def namespace(facts: Facts) -> str | None:
-    """Return the cause if gdbheap is in a user namespace: a capability counts only in its own one and those below."""
+    """Return the cause if gdbheap is in a user namespace: its capabilities count only in this one and those below."""
     if not facts.user_namespace:
         return None
-    where = "gdbheap is in a user namespace (rootless container), beyond which its capabilities do not count"
-    return f"{where}: to look into {facts.process}, run it outside as that user or as root"
+    where = "gdbheap runs in a user namespace (rootless container), and has no capabilities outside of it"
+    return f"{where}: to read {facts.process}, run gdbheap outside, as the user of that process or as root"
 
 
 def labelled(facts: Facts) -> str | None:
@@ -145,7 +146,7 @@ def labelled(facts: Facts) -> str | None:
 
 
 def filtered(facts: Facts) -> str | None:
-    """Return the cause if gdbheap itself has a seccomp filter, as container runtimes set."""
+    """Return the cause if gdbheap itself has a seccomp filter, as container runtimes install one."""
     if not facts.seccomp:
         return None
     remedy = grant(facts) if facts.container else "start gdbheap without that filter"
@@ -154,22 +155,22 @@ def filtered(facts: Facts) -> str | None:
 
 def unknown(facts: Facts) -> str:
     """Return the line for a refusal that none of the known causes explains."""
-    guess = "it may be traced from outside of this PID namespace, or a security module forbids it"
+    guess = "perhaps a tracer outside this PID namespace, or a security module"
     return f"the kernel refuses access to {facts.process} without saying why ({guess}): try as root on the host"
 
 
 def grant(facts: Facts) -> str:
     """Return how to get CAP_SYS_PTRACE where gdbheap runs."""
     if facts.own_uid and facts.bounding & CAP_SYS_PTRACE:
-        return "run gdbheap as root (sudo), who has CAP_SYS_PTRACE"
+        return "run gdbheap as root (sudo), which has CAP_SYS_PTRACE"
     if facts.container == "kubernetes":
         return f'give the container securityContext.capabilities.add: ["SYS_PTRACE"], or use {KUBERNETES_DEBUG}'
     if facts.container:
-        return "start the container with docker run --cap-add=SYS_PTRACE (podman the same)"
-    return "start gdbheap from where root has CAP_SYS_PTRACE (capsh --print shows what this shell has)"
+        return "start the container with docker run --cap-add=SYS_PTRACE (podman run has the same option)"
+    return "start gdbheap where root has CAP_SYS_PTRACE (capsh --print shows the capabilities of this shell)"
 
 
-# In the order in which the kernel checks. Each returns a line, or None if it is not the cause.
+# In the order in which the kernel checks. Each function returns a line, or None if it is not the cause.
 CAUSES: tuple[Callable[[Facts], str | None], ...] = (
     itself,
     traced,

@@ -1,8 +1,8 @@
 """Find out from ``/proc`` why a process cannot be read, and say it in one line with the next step.
 
-``check`` runs before a process is stopped. It finds what needs no attempt: no such process, a thread, a zombie, a
-kernel thread, another architecture, another tracer. ``explain`` turns a refusal by the kernel into the error that names
-its cause.
+``check`` runs before a process is stopped. It finds what shows without an attempt: no such process, a thread, a zombie,
+a kernel thread, another architecture, another tracer. ``explain`` turns a refusal by the kernel into the error that
+names its cause.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ PID_LIMIT = 1 << 22
 FIRST_PID_NAMESPACE = "pid:[4026531836]"
 SECCOMP_FILTER = "2"
 NAME_LIMIT = 64
-# The name of our own processes.
+# The name of gdbheap's own processes.
 OURS = b"gdbheap"
 NAMESPACE_SEARCH_LIMIT = 20_000
-# The text for a process for which the kernel would make us wait.
-WAITING = "a thread of it waits meanwhile, as for a file system that does not answer; try again"
+# The end of the message if the kernel would make gdbheap wait for a process.
+WAITING = "one of its threads waits, perhaps for a file system that does not answer; try again"
 
 
 def open_folder(process: Named) -> ProcessFolder:
@@ -54,9 +54,9 @@ def open_folder(process: Named) -> ProcessFolder:
 
 
 def check(folder: ProcessFolder) -> Machine:
-    """Return the machine that the process is for, with its usual pages. Costs the process nothing.
+    """Return the machine that the process is for, with its usual page size. This does not disturb the process.
 
-    Raises NoTarget, NotPermitted or Unsupported if no one can read the process, or if it is traced already.
+    Raises NoTarget, NotPermitted or Unsupported if nobody can read the process, or if it is traced already.
     """
     try:
         status, flags = folder.status(), folder.flags()
@@ -76,8 +76,7 @@ def check(folder: ProcessFolder) -> Machine:
 
 
 def explain(process: Named, error: BaseException) -> GdbheapError:
-    """Return the error to raise after reading a process failed with ``error``: one line with the cause and the next
-    step."""
+    """Return the error for a read that failed with ``error``: one line with the cause and the next step."""
     try:
         folder = open_folder(process)
         check(folder)
@@ -91,11 +90,13 @@ def explain(process: Named, error: BaseException) -> GdbheapError:
         return NoTarget(f"process {pid} ended while it was being read: give a core, if it left one")
     if number in EXHAUSTED:
         return exhausted(error)
-    return GdbheapError(f"process {pid} cannot be read ({error}): try again, or let it leave a core and give that")
+    return GdbheapError(
+        f"process {pid} cannot be read ({error}): try again, or let it write a core, and give that core"
+    )
 
 
 def other_tracer(folder: ProcessFolder) -> int:
-    """Return the pid of the process that traces this one or any of its threads, 0 for none or for us."""
+    """Return the id of the process that traces this one or any of its threads; 0 if none does, or gdbheap itself."""
     tracer = _tracer(folder, _status(folder))
     return 0 if tracer == os.getpid() else tracer
 
@@ -106,7 +107,7 @@ def is_gdbheap(pid: int) -> bool:
 
 
 def gather(folder: ProcessFolder) -> Facts:
-    """Read the deciding facts from ``/proc``; anything that cannot be read counts as harmless."""
+    """Read from ``/proc`` the facts that decide; a fact that cannot be read counts as no obstacle."""
     status = _status(folder)
     own = parse_status(_read_bytes(f"{PROC}/self/status"))
     tracer = _tracer(folder, status)
@@ -135,9 +136,9 @@ def gather(folder: ProcessFolder) -> Facts:
 
 
 def container(root: str = "", environment: Mapping[str, str] = os.environ) -> str:
-    """Return where gdbheap itself runs: ``kubernetes``, ``container`` or ``""``.
+    """Return in what gdbheap itself runs: ``kubernetes``, ``container``, or ``""`` for neither.
 
-    It is recognised by marks that the runtimes leave in the environment and in files below ``root``.
+    It is recognised by marks that container runtimes leave in the environment and in files below ``root``.
     """
     marks = _read_bytes(f"{root}{PROC}/1/cgroup")
     if "KUBERNETES_SERVICE_HOST" in environment or b"kubepods" in marks:
@@ -149,7 +150,7 @@ def container(root: str = "", environment: Mapping[str, str] = os.environ) -> st
 
 
 def _no_memory(folder: ProcessFolder, status: dict[str, str], flags: int) -> str | None:
-    """Return why the process has no memory that could be read, or None."""
+    """Return why the process has no memory that could be read; None if it has."""
     process = f"process {folder.pid} ({one_line(status.get('Name', '?'), NAME_LIMIT)})"
     leader = _number(status.get("Tgid"))
     if leader not in (0, folder.pid):
@@ -159,18 +160,18 @@ def _no_memory(folder: ProcessFolder, status: dict[str, str], flags: int) -> str
     if status.get("State", "")[:1] not in ("Z", "X"):
         return None
     if _number(status.get("Threads")) > 1:
-        return f"the first thread of {process} has ended, which hides the memory of the others: give a core of it"
+        return f"the first thread of {process} has ended, so /proc no longer shows its memory: give a core of it"
     parent = _number(status.get("PPid"))
     who = f"{named(_process_name(parent) or '?')} (process {parent})"
-    return f"{process} is a zombie: its memory is gone and only {who} can collect it: give a core, if it left one"
+    return f"{process} is a zombie: its memory is gone, and only {who} can reap the zombie: give a core, if it left one"
 
 
 def _check_lock(folder: ProcessFolder) -> None:
-    """Raise NoTarget for a process whose memory map is locked for longer than a moment."""
+    """Raise NoTarget if the process's memory map is locked for longer than a moment."""
     try:
         folder.read("cmdline", 1)
     except TimeoutError:
-        raise NoTarget(f"process {folder.pid} keeps the lock of its memory map: {WAITING}") from None
+        raise NoTarget(f"process {folder.pid} keeps its memory map locked: {WAITING}") from None
     except OSError:
         return
 
@@ -191,19 +192,19 @@ def _machine(folder: ProcessFolder, facts: Facts) -> Machine:
 
 
 def _gone(folder: ProcessFolder, error: OSError) -> GdbheapError:
-    """Return the error for a process that existed when it was named."""
+    """Return the error for a process that existed when it was named, and cannot be read any more."""
     if folder.is_there() or not os.path.exists(f"{PROC}/{folder.pid}/stat"):
         return _absent(folder.pid, error)
     return another(folder)
 
 
 def another(folder: ProcessFolder) -> NoTarget:
-    """Return the error for a pid that belongs to another process by now."""
+    """Return the error for a process id that belongs to another process by now."""
     return NoTarget(f"process {folder.pid} has ended; its number belongs to another process now")
 
 
 def _absent(pid: int, error: OSError) -> GdbheapError:
-    """Return the error for a process that ``/proc`` does not show."""
+    """Return the error for a process id that ``/proc`` does not show."""
     if error.errno in EXHAUSTED:
         return exhausted(error)
     if not os.path.isdir(f"{PROC}/self"):
@@ -215,10 +216,12 @@ def _absent(pid: int, error: OSError) -> GdbheapError:
             return _hidden(pid)
     inner = _inner_process(pid)
     if inner:
-        return NoTarget(f"there is no process {pid} here: that of a container is process {inner} here, give that")
+        return NoTarget(
+            f"there is no process {pid} here, but process {pid} of a container is process {inner} here: give {inner}"
+        )
     if _quiet(partial(os.readlink, f"{PROC}/self/ns/pid"), FIRST_PID_NAMESPACE) != FIRST_PID_NAMESPACE:
-        return NoTarget(f"there is no process {pid} in this PID namespace (container): ps -e lists those in it")
-    return NoTarget(f"there is no process {pid}: ps -e lists those that run")
+        return NoTarget(f"there is no process {pid} in this PID namespace (container): ps -e lists its processes")
+    return NoTarget(f"there is no process {pid}: ps -e lists the running processes")
 
 
 def _hidden(pid: int) -> NotPermitted:
@@ -226,7 +229,7 @@ def _hidden(pid: int) -> NotPermitted:
 
 
 def _inner_process(pid: int) -> int:
-    """Return the pid here of the process that is ``pid`` in a PID namespace below this one; 0 if there is none."""
+    """Return the id, here, of the process whose id in a PID namespace below this one is ``pid``; 0 if there is none."""
     nobody: list[str] = []
     for name in _quiet(partial(os.listdir, PROC), nobody)[:NAMESPACE_SEARCH_LIMIT]:
         if name.isdigit():
@@ -237,8 +240,10 @@ def _inner_process(pid: int) -> int:
 
 
 def _tracer(folder: ProcessFolder, status: dict[str, str]) -> int:
-    """Return the pid of the process that traces this one or any of its threads; 0 for none. The kernel names the
-    tracing thread."""
+    """Return the id of the process that traces this one or any of its threads; 0 for none.
+
+    The kernel names the thread that traces, not its process.
+    """
     leader = _number(status.get("TracerPid"))
     if leader or status.get("Threads") == "1":
         return _process_of(leader)
@@ -248,7 +253,7 @@ def _tracer(folder: ProcessFolder, status: dict[str, str]) -> int:
 
 
 def _process_of(thread: int) -> int:
-    """Return the process that a thread belongs to, or the same number if that is hidden."""
+    """Return the id of the process that a thread belongs to; the thread's own id if the process is hidden."""
     status = parse_status(_read_bytes(f"{PROC}/{thread}/status")) if thread else {}
     return _number(status.get("Tgid")) or thread
 

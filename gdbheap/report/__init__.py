@@ -1,5 +1,5 @@
-"""Everything that a person or a program sees; only this package formats numbers.
+"""Everything that a person or a program reads. Only this package formats numbers.
 
-``words/`` has a file for each answer, ``text/`` what these are made of, ``formats/`` JSON, profiles and pictures,
-``page/`` the pages for a browser.
+``words/`` has a file for the text of each answer, ``text/`` has the parts of these texts, ``formats/`` JSON, profiles
+and pictures, ``page/`` the pages for a browser.
 """

@@ -16,7 +16,8 @@ __all__ = ["Standing", "StandingSum", "Standings", "Table"]
 
 @dataclass(frozen=True)
 class Standing:
-    """The figures of one process. A figure that is not known now is the last known one, though others are newer."""
+    """The figures of one process. A figure that could not be read this time is the last known one, so it can be older
+    than the others."""
 
     pid: int
     program: str
@@ -31,13 +32,13 @@ class Standing:
 
     @property
     def idle(self) -> int | None:
-        """Bytes that malloc has from the kernel and the program does not use."""
+        """Bytes that malloc has from the kernel but that the program does not use."""
         return None if self.system is None or self.in_use is None else max(0, self.system - self.in_use)
 
 
 @dataclass(frozen=True)
 class StandingSum:
-    """The sums over all processes, of the figures that are known."""
+    """The sums over all processes. Unknown figures count as 0."""
 
     processes: int
     rss: int
@@ -47,7 +48,7 @@ class StandingSum:
 
 @dataclass(frozen=True)
 class Table:
-    """One moment of ``gdbheap top``."""
+    """The answer of ``gdbheap top`` at one moment."""
 
     time: float
     rows: list[Standing]
@@ -57,17 +58,17 @@ class Table:
 
     @property
     def targets(self) -> list[dict[str, Any]]:
-        """The processes that the answer is about, as a JSON document names them."""
+        """The processes of the rows, as a JSON document names them."""
         return [{"kind": "process", "pid": row.pid} for row in self.rows]
 
     @property
     def ok(self) -> bool:
-        """Whether everything that was asked for is known."""
+        """Whether every wanted process could be read."""
         return not self.refused
 
 
 class Standings:
-    """Tables of the same processes, one after another."""
+    """Reads the same processes again and again, and makes a table of their current figures each time."""
 
     def __init__(self, sampler: Sampler) -> None:
         self.sampler = sampler
@@ -76,7 +77,7 @@ class Standings:
         self._names: dict[int, str] = {}
 
     def take(self) -> Table:
-        """Sample the processes and return the table, in no order."""
+        """Sample the processes and return their table. Its rows are in no order."""
         samples = [row for row in self.sampler.take() if isinstance(row, Sample)]
         here = {sample.pid for sample in samples}
         for kept in (self._first, self._last, self._names):
@@ -108,7 +109,7 @@ class Standings:
         )  # fmt: skip
 
     def _name(self, pid: int) -> str:
-        """Return the program's name as a first page shows it, else as the kernel does; after an exec the new name."""
+        """Return the program's name, from its executable or else from the kernel. After an exec it is the new name."""
         watched = self.sampler.watched.get(pid)
         if watched is not None:
             self._names[pid] = _program(watched)

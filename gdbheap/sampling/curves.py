@@ -1,4 +1,4 @@
-"""Series as curves: the figures of each process over time, with first, last and highest value."""
+"""Series as curves: the figures of each process over time, with the first, last and highest value of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIGURES: dict[str, Callable[[Sample], int | None]] = {
 
 @dataclass(frozen=True)
 class Curve:
-    """Bytes over time, for the moments at which they are known; times are seconds since 1970, ascending."""
+    """Bytes over time, at the moments at which they are known. ``times`` are seconds since 1970, ascending."""
 
     name: str
     times: list[float] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class ProcessCurves:
-    """One process of one file: its id, its program, its non-empty curves by name, and its events."""
+    """The curves and events of one process in one file. Only curves with values are there, by name."""
 
     file: str
     pid: int
@@ -60,7 +60,7 @@ class ProcessCurves:
 
 @dataclass(frozen=True)
 class Extent:
-    """The range of one figure of a process, in bytes.
+    """The first, last and highest value of one figure of a process, in bytes.
 
     ``figure``: rss, system and in_use (of malloc), pool_bytes and pool_used (of Python's own allocator); ``peak_time``:
     seconds since 1970."""
@@ -119,6 +119,6 @@ def extents_of(process: ProcessCurves) -> Iterator[Extent]:
 
 
 def largest(processes: Sequence[ProcessCurves]) -> list[ProcessCurves]:
-    """Return the processes with the highest peaks, as many as a picture has panels, in their original order."""
+    """Return the MAX_PANELS processes with the highest peaks, in their original order."""
     found = sorted(processes, key=lambda process: -process.peak)[:MAX_PANELS]
     return [process for process in processes if process in found]

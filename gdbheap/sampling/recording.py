@@ -29,18 +29,19 @@ __all__ = ["Plan", "Recorded", "record"]
 
 SLICE_SECONDS = 0.05
 Reason = Literal["ended", "duration", "interrupted", "closed"]
-# A terminal's Ctrl-C reaches the command too, which then takes a moment to end.
+# A terminal's Ctrl-C also reaches the started command, which then takes a moment to end.
 PARTING_SECONDS = 1.0
 LEAST_LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to record: into which file, how often and for how long.
+    """What to record, into which file, how often and for how long.
 
-    ``every``: seconds between samples; ``duration``: seconds, None until the processes end or Ctrl-C; ``stop``: stop
-    each process for each sample, for at most ``limit`` seconds; ``snapshot_every``: seconds between snapshots, None for
-    none. ``csv_safe``: write CSV for a spreadsheet; ``mode``: of all files."""
+    ``every``: seconds between samples; ``duration``: seconds, None to record until the processes end or until Ctrl-C;
+    ``stop``: stop each process for each sample, for at most ``limit`` seconds; ``snapshot_every``: seconds between
+    snapshots, None to take none. ``csv_safe``: write CSV that is safe to open in a spreadsheet; ``mode``: the
+    permissions of all files."""
 
     path: str
     every: float
@@ -54,8 +55,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The answer of ``gdbheap record``. ``reason``: "ended" (no process was left), "duration", "interrupted" or
-    "closed" (nobody reads the pipe any more)."""
+    """The answer of ``gdbheap record``. ``reason``, why the recording ended: "ended" (no process was left), "duration",
+    "interrupted" or "closed" (nobody reads the pipe any more)."""
 
     file: str
     size: int
@@ -72,7 +73,7 @@ class Recorded:
 
 @dataclass
 class _Tally:
-    """What was written so far."""
+    """The counts, snapshots and failures of the rows written so far."""
 
     doubtful: int = 0
     pids: set[int] = field(default_factory=set)
@@ -90,13 +91,13 @@ class _Tally:
 
 
 def record(programs: Programs, plan: Plan) -> Recorded:
-    """Record until the recording is over. Raises UsageError, NoTarget, NotPermitted, Unsupported before the first row;
-    afterwards only errors of the file."""
+    """Record until the recording is over. Before the first row it raises UsageError, NoTarget, NotPermitted,
+    Unsupported; afterwards only errors of writing the file."""
     return Recording(programs, plan).run()
 
 
 class Recording:
-    """One recording, which ``run`` makes."""
+    """One recording. ``run`` makes it."""
 
     def __init__(self, programs: Programs, plan: Plan) -> None:
         self.plan, self.programs = plan, programs
@@ -107,14 +108,14 @@ class Recording:
         self.sampler = Sampler(programs, plan.stop, plan.limit, max(plan.every, LEAST_LOOK_SECONDS))
         self.sampler.check()
         if not programs.command and not programs.may_come and not programs.now():
-            raise NoTarget("none of these processes runs: ps -e lists those that do")
+            raise NoTarget("none of these processes is running: ps -e lists the running processes")
         if programs.may_come and not programs.now():
-            raise NoTarget("no process that runs is meant by these words: 'heap ps' lists the programs")
+            raise NoTarget("no running process matches these words: 'heap ps' lists the programs")
         self.started: Started | None = None
 
     def run(self) -> Recorded:
-        """Record, and return the result. However it ends, the file is complete, and a started command runs to its own
-        end."""
+        """Record, and return the result. However the recording ends, its file is complete, and a command that it
+        started runs on to its end."""
         if self.programs.command:
             self.started = self.programs.start()
         out: SeriesFile | None = None
@@ -170,7 +171,7 @@ class Recording:
         return (int(offset / every) + 1) * every
 
     def _sleep(self, until: float) -> None:
-        """Wait until that offset in seconds, or until the command has ended."""
+        """Wait until ``until`` seconds after the recording began, or until the started command has ended."""
         started = self.started
         was_there = started is not None and started.status() is None
         while (left := until - self.sampler.moment.offset) > 0:
@@ -182,7 +183,7 @@ class Recording:
                 return
 
     def _with_status(self, row: Row) -> Row:
-        """Return the row; if it is the end of the started command, with the exit status."""
+        """Return the row. If it says that the started command has ended, add the command's exit status."""
         started = self.started
         if started is None or not isinstance(row, Event) or row.kind != "end" or row.pid != started.pid:
             return row
@@ -225,8 +226,8 @@ class Recording:
         )  # fmt: skip
 
     def _part(self, started: Started, reason: str) -> int | None:
-        """Return the command's exit status. After an interrupt, which it got too, wait a moment; if it runs on, let it
-        and return None."""
+        """Return the started command's exit status. After an interrupt, which also reached the command, wait only a
+        moment: a command that does not end by then runs on, and the result is None."""
         with suppress(KeyboardInterrupt):
             status = started.wait(PARTING_SECONDS if reason == "interrupted" else None)
             if status is not None:
@@ -237,7 +238,7 @@ class Recording:
 
 
 def _wait_for(started: Started, seconds: float) -> None:
-    """Wait until the command has ended, or this many seconds have passed."""
+    """Wait until the command has ended, but at most this many seconds."""
     try:
         descriptor = os.pidfd_open(started.pid)
     except (OSError, AttributeError):

@@ -1,7 +1,7 @@
-"""The rows of a series: one moment of a running process in numbers, and the events between two moments.
+"""The rows of a series: the figures of a running process at one moment, and the events between two moments.
 
-``time`` is seconds since 1970, ``offset`` seconds since the series began, by a clock that is never set. None means that
-a figure is not known, or was not read this time. Doubtful means that it changed while it was read."""
+``time`` is in seconds since 1970, ``offset`` in seconds since the series began, by a clock that is never set. None
+means that a figure is not known, or was not read this time. Doubtful means that it changed while it was read."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["ArenaSample", "ClassSample", "Event", "MallocSample", "MmappedSample
 
 @dataclass(frozen=True)
 class ArenaSample:
-    """One of malloc's arenas, by its address; sizes in bytes.
+    """An arena of glibc's malloc, identified by its address; sizes in bytes.
 
-    ``system``, ``peak`` and ``in_use`` are as in ``malloc_info``; ``top``: the size of the top chunk, None without one;
-    ``trim``: the most that malloc_trim(0) would give back."""
+    ``system``, ``peak`` and ``in_use`` are as in ``malloc_info``; ``top``: the size of the top chunk, None if there is
+    none; ``trim``: the most that malloc_trim(0) can return."""
 
     address: int
     system: int
@@ -29,7 +29,7 @@ class ArenaSample:
 
 @dataclass(frozen=True)
 class MmappedSample:
-    """malloc's mmapped chunks: their number, their bytes, and the most there ever were."""
+    """malloc's mmapped chunks: their number, their bytes, and the most bytes that they ever had (``peak``)."""
 
     count: int
     bytes: int
@@ -39,7 +39,8 @@ class MmappedSample:
 
 @dataclass(frozen=True)
 class MallocSample:
-    """The C library's malloc. ``doubtful``: the list of arenas did not close, so some may be missing."""
+    """The figures of glibc's malloc. ``doubtful``: the ring of arenas did not lead back to its start, so some arenas
+    may be missing."""
 
     arenas: list[ArenaSample]
     mmapped: MmappedSample | None = None
@@ -52,27 +53,29 @@ class MallocSample:
 
     @property
     def in_use(self) -> int | None:
-        """Bytes that malloc has handed out, including thread caches; None if an arena's are not known."""
+        """Bytes that malloc has handed out, including blocks in thread caches; None if they are unknown for an
+        arena."""
         known = [arena.in_use for arena in self.arenas if arena.in_use is not None]
         whole = len(known) == len(self.arenas) and not self.doubtful
         return sum(known) + (self.mmapped.bytes if self.mmapped else 0) if whole else None
 
     @property
     def trim(self) -> int | None:
-        """The most that malloc_trim(0) would give back, in bytes; None if an arena's part is not known."""
+        """The most that malloc_trim(0) can return, in bytes; None if it is unknown for an arena."""
         known = [arena.trim for arena in self.arenas if arena.trim is not None]
         return sum(known) if len(known) == len(self.arenas) and not self.doubtful else None
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether any part of it is doubtful."""
+        """Whether any of malloc's figures is doubtful."""
         mmapped = self.mmapped is not None and self.mmapped.doubtful
         return self.doubtful or mmapped or any(arena.doubtful for arena in self.arenas)
 
 
 @dataclass(frozen=True)
 class ClassSample:
-    """Blocks of one size: pools (mimalloc: pages) that hold some, blocks in use, and free blocks of these pools."""
+    """The blocks of one size: the pools (mimalloc: pages) with such blocks, the blocks in use, and the free blocks in
+    these pools."""
 
     size: int
     pools: int
@@ -82,10 +85,11 @@ class ClassSample:
 
 @dataclass(frozen=True)
 class PoolsSample:
-    """Python's own allocator: its arenas (mimalloc: segments), their bytes, and its pools (mimalloc: pages).
+    """The figures of Python's own allocator: its arenas (mimalloc: segments), their bytes, and its pools (mimalloc:
+    pages).
 
-    ``pools`` hold blocks, ``free_pools`` none. ``classes``: None if the pools were not read this time; ``odd``: pools
-    that changed while they were read, and are not counted."""
+    ``pools`` counts pools with blocks, ``free_pools`` pools without. ``classes``: None if the pools were not read this
+    time; ``odd``: how many pools changed while they were read and are therefore not counted."""
 
     allocator: str
     arenas: int
@@ -98,16 +102,16 @@ class PoolsSample:
 
     @property
     def used(self) -> int | None:
-        """The bytes of the blocks in use."""
+        """The bytes of the blocks in use; None if the pools were not read this time."""
         return None if self.classes is None else sum(row.size * row.used for row in self.classes)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One process at one moment; sizes in bytes.
+    """The figures of one process at one moment; sizes in bytes.
 
-    ``rss`` is exact if ``pss`` is known, else within some hundred KiB; ``stopped``: for how many seconds the process
-    was stopped for this sample, None if it was not."""
+    ``rss`` is exact if ``pss`` is known, otherwise it is accurate to some hundred KiB; ``stopped``: for how many
+    seconds the process was stopped for this sample, None if it was not stopped."""
 
     pid: int
     time: float
@@ -136,10 +140,10 @@ class Sample:
 class Event:
     """An event of a series, by ``kind``.
 
-    "start": the process is sampled from now on (``target`` describes it); "exec": it runs another program now; "found":
-    an allocator or interpreter appeared; "end": it ended, with the exit ``status`` of a command that was started;
-    "snapshot": one was written to ``path``, with the process stopped for ``seconds``; "failed": a read, a stop or a
-    snapshot was not possible, for this ``reason``; "close": the last event."""
+    "start": the process is sampled from now on (``target`` describes it); "exec": the process now runs another program;
+    "found": gdbheap found another allocator of the process; "end": the process ended, with its exit ``status`` if
+    gdbheap started it as a command; "snapshot": a snapshot was written to ``path``, for which the process was stopped
+    for ``seconds``; "failed": a read, a stop or a snapshot failed, for this ``reason``; "close": the last event."""
 
     time: float
     offset: float
@@ -154,8 +158,9 @@ class Event:
 
 @dataclass(frozen=True)
 class Series:
-    """The contents of a file of samples. ``every``: seconds between two samples of a process; ``stop``: it was stopped
-    for each. ``cut``: the last line was incomplete, as after a kill or on a full disk, and is left out."""
+    """The contents of a series file. ``every``: seconds between two samples of a process; ``stop``: whether each
+    process was stopped for each sample. ``cut``: the last line was incomplete, as after a kill or on a full disk, and
+    is left out."""
 
     time: float
     version: str

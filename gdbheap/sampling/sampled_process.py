@@ -1,7 +1,7 @@
-"""One running process that is sampled repeatedly, without being stopped.
+"""Sample a running process repeatedly, without stopping it.
 
-A full read at the beginning finds where its allocators have their books; from then on short reads are enough. Whatever
-costs more than a little is done so seldom that it stays a small share of the time."""
+A full read at the beginning finds the allocators' data structures; from then on short reads are enough. Expensive work
+is done so seldom that it takes only a small share of the time."""
 
 from __future__ import annotations
 
@@ -39,23 +39,24 @@ from gdbheap.targets.running_memory import RunningMemory
 
 __all__ = ["Moment", "Paced", "Watched"]
 
-# The largest share of one processor's time for each kind of work.
+# The largest share of one processor's time, for most work; for a full read; and after full reads that found nothing.
 SHARE, LOOK_SHARE, LEAST_SHARE = 0.01, 0.2, 0.001
 STOPS = 5
 NAP_SECONDS = 0.001
-# A tick of the kernel's slowest clock is 10 ms; most have 1 or 4 ms.
+# For so many seconds a process is given time to run. The kernel's slowest clock ticks every 10 ms, most tick every 1 or
+# 4 ms.
 RUN_SECONDS = 0.005
 
 
 class Moment(NamedTuple):
-    """The time of a sample: seconds since 1970, and since the series began."""
+    """The time of a sample, in seconds: since 1970 (``time``) and since the series began (``offset``)."""
 
     time: float
     offset: float
 
 
 class Paced:
-    """Expensive work, done so seldom that it takes at most ``share`` of one processor's time."""
+    """Paces expensive work so that it takes at most ``share`` of one processor's time."""
 
     def __init__(self, share: float = SHARE) -> None:
         self._share = share
@@ -63,15 +64,15 @@ class Paced:
 
     @property
     def is_due(self) -> bool:
-        """Whether the work may be done now."""
+        """Whether enough time has passed since the work was last done."""
         return time.monotonic() >= self._next
 
     def slow_down(self) -> None:
-        """Halve the share of time: the work found nothing new."""
+        """Halve the share of time, because the work found nothing new."""
         self._share = max(self._share / 2, LEAST_SHARE)
 
     def do(self, work: Callable[[], Any]) -> Any:
-        """Do the work now, even if it is not due, return its result, and record its cost."""
+        """Do the work now, even if it is not due. Return its result, and let its cost decide when it is due again."""
         before = time.process_time()
         try:
             return work()
@@ -81,7 +82,8 @@ class Paced:
 
 @dataclass(frozen=True)
 class Found:
-    """Where the allocators' books are; None for an allocator that is not there or not used yet."""
+    """Where the allocators' data structures are. An allocator is None if the process lacks it or has not used it
+    yet."""
 
     malloc: RunningMalloc | None
     python: RunningPymalloc | RunningMimalloc | None
@@ -90,12 +92,12 @@ class Found:
 
     @property
     def space(self) -> _native.Space:
-        """The space through which the process's memory is read now."""
+        """The space through which the process's memory can be read."""
         return self.memory.space
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is nothing more to find."""
+        """Whether all allocators that the process can have are found."""
         return self.malloc is not None and (self.python is not None or not self.target.get("python"))
 
     def knows_more_than(self, other: Found) -> bool:
@@ -104,10 +106,10 @@ class Found:
 
 
 class Watched:
-    """A sampled process. Raises NoTarget, NotPermitted, Unsupported if it cannot be read.
+    """A process that is sampled. Raises NoTarget, NotPermitted, Unsupported if it cannot be.
 
-    ``limit``: the most seconds it may be stopped for, None without limit. ``refused``: why only the kernel's figures
-    are known, None if its memory can be read."""
+    ``limit``: the most seconds for which it may be stopped, None for no limit. ``refused``: why its memory cannot be
+    read, so that only the kernel's figures are known; None if the memory can be read."""
 
     def __init__(self, process: Named, limit: float | None = None) -> None:
         self.folder = refusal.open_folder(process)
@@ -121,20 +123,20 @@ class Watched:
         self._maps, self._rollup, self._lists, self._pools = Paced(), Paced(), Paced(), Paced()
         self._looks, self._files = Paced(LOOK_SHARE), Paced()
 
-    # Looks.
+    # Full reads.
 
     def usage(self) -> Usage:
-        """Return the kernel's figures of the process now. Raises NoTarget if it has ended."""
+        """Return the kernel's current figures of the process. Raises NoTarget if it has ended."""
         try:
             return usage_of(self.folder)
         except (FileNotFoundError, ProcessLookupError):
             raise NoTarget(f"process {self.pid} has ended") from None
 
     def look(self, usage: Usage) -> str | None:
-        """Find the allocators' books, if not all are known, and return what is new.
+        """Find the allocators' data structures if not all are known. Return the kind of event that this is.
 
-        "start": the first result; "exec": the process runs another program; "found": another allocator was found; None:
-        nothing new. Raises NoTarget."""
+        "start": the first result; "exec": the process now runs another program; "found": another allocator was found;
+        None: nothing new. Raises NoTarget."""
         if usage.image is None:
             return None
         is_other = self._image is not None
@@ -158,8 +160,8 @@ class Watched:
         libraries: frozenset[bytes] = self._maps.do(lambda: libraries_of(self.folder))
         if libraries != self._libraries:
             self._libraries, self._looks = libraries, Paced(LOOK_SHARE)
-        # Search even without new libraries: a read may fail when memory changes meanwhile, and Python's pools appear
-        # only with its first objects.
+        # Search even if no library was added: an earlier read may have failed because memory changed, and Python's
+        # pools appear only with its first objects.
         return True
 
     def _look(self) -> Found:
@@ -200,7 +202,8 @@ class Watched:
         return None if pymalloc is None else RunningPymalloc.of(pymalloc.pymalloc, self.machine)
 
     def _described(self) -> dict[str, Any]:
-        """Describe a process whose memory cannot be read, or not now because another program traces it."""
+        """Return the description of a process whose memory cannot be read (perhaps only now, because another program
+        traces it)."""
         found: dict[str, Any] = {"kind": "process", "pid": self.pid}
         with suppress(NotPermitted):
             preparation = Preparation(self.folder)
@@ -208,7 +211,8 @@ class Watched:
         return found
 
     def _memory(self) -> RunningMemory:
-        """Return a reader of the process's memory, without mappings whose pages might never be served."""
+        """Return a reader of the process's memory that leaves out mappings whose pages the kernel might never
+        deliver."""
         memory = RunningMemory(self.folder, self.machine, self.machine.kernel_start)
         self._renew(memory)
         return memory
@@ -225,10 +229,10 @@ class Watched:
     # Samples.
 
     def sample(self, moment: Moment, usage: Usage, stop: bool = False) -> Sample:
-        """Take a sample; with ``stop`` the arenas are read while the process is stopped. Raises NoTarget if it has
-        ended, and whatever a stop raises."""
+        """Take a sample; with ``stop`` malloc's arenas are read while the process is stopped. Raises NoTarget if the
+        process has ended, and the errors of stopping it."""
         if usage.image != self._image:
-            # The process runs another program now: the books found were the old one's.
+            # The process now runs another program: the data structures that were found belonged to the old one.
             self.found = None
         self._renew_memory()
         exact: Exact | None = self._rollup.do(lambda: exact_of(self.folder)) if self._rollup.is_due else None
@@ -245,7 +249,7 @@ class Watched:
         return None if self.found is None else self.found.malloc
 
     def _malloc(self, usage: Usage) -> MallocSample | None:
-        """Read malloc's arenas while the process runs; None without malloc's books."""
+        """Read malloc's arenas while the process runs. Return None if malloc's data structures are not known."""
         books, found = self._books, self.found
         if books is None or found is None:
             return None
@@ -255,11 +259,11 @@ class Watched:
         return _malloc_sample(books, found.space, arenas, closed)
 
     def _followed(self, books: RunningMalloc, space: _native.Space, before: Usage) -> tuple[list[ArenaNow], bool]:
-        """Return the arenas with what their lists hold, and whether the arena list closed.
+        """Return the arenas with the figures from their free lists, and whether the ring of arenas closed.
 
-        A process with one thread takes no lock in malloc, and while it waits for a processor it may be in the middle of
-        an operation: the lists then read the same twice, and wrong. So an arena counts as certain only if it is still
-        the same after the process has run."""
+        A process with one thread takes no lock in malloc. While it waits for a processor, it may be in the middle of an
+        operation: then two reads of the lists are equal, and both wrong. So an arena counts as certain only if it is
+        still the same after the process has run."""
         arenas, closed = books.arenas(space, True)
         after = self.usage()
         if before.threads > 1 or not (before.runs or after.runs):
@@ -273,9 +277,11 @@ class Watched:
         ], closed
 
     def _standing(self) -> tuple[MallocSample | None, float | None]:
-        """Read the arenas while all threads are stopped; return them with the seconds of the stop.
+        """Read the arenas while all threads are stopped. Return them with the seconds for which the process was
+        stopped.
 
-        It is tried again if a thread is inside malloc. Raises whatever a stop raises."""
+        Try again, STOPS times in all, if a thread was inside malloc or a figure changed meanwhile. Raises the errors of
+        stopping the process."""
         books, found = self._books, self.found
         if books is None or found is None:
             return None, None
@@ -305,8 +311,8 @@ class Watched:
         return sample if not late else replace(sample, doubtful=True), inside or sample.is_doubtful, stop.seconds or 0.0
 
     def _python(self, usage: Usage) -> PoolsSample | None:
-        """Read Python's own allocator; None without one. Its pools are not read if the process is swapped, because
-        reading would bring pages back."""
+        """Return the figures of Python's own allocator; None if there are none. If the process has swapped pages, its
+        pools are not read, because that would bring pages back into memory."""
         if self.found is None or self.found.python is None:
             return None
         books, may_read = self.found.python, not usage.swap and self._pools.is_due
@@ -350,7 +356,7 @@ def _classes(rows: Sequence[_native.SizeClass]) -> list[ClassSample]:
 
 
 def _doubtful(arena: ArenaNow) -> ArenaNow:
-    """Return the arena without what its lists said, marked as doubtful."""
+    """Return the arena marked as doubtful, without the figures from its free lists."""
     return arena._replace(in_use=None, trim=None, doubtful=True)
 
 

@@ -1,4 +1,4 @@
-"""Sample many processes, and those that join them, in one round after another."""
+"""Sample many processes in rounds, and include new ones as they appear."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ REASONS = 3
 class Sampler:
     """The processes to sample.
 
-    ``stop``: stop each for each sample, for at most ``limit`` seconds. ``look_seconds``: for how long a round may
-    search new processes for their allocators' books; the rest wait for the next round. ``failed``: something could not
-    be read."""
+    ``stop``: stop each process for each sample, for at most ``limit`` seconds. ``look_seconds``: for how many seconds a
+    round may search new processes for allocators; processes that it does not reach are searched in the next round.
+    ``failed``: whether something could not be read."""
 
     def __init__(
         self, programs: Programs, stop: bool = False, limit: float | None = None, look_seconds: float = 1.0
@@ -46,7 +46,7 @@ class Sampler:
 
     @property
     def reasons(self) -> list[str]:
-        """The first few reasons why processes cannot be sampled, each once."""
+        """The first few distinct reasons why processes cannot be sampled."""
         return list(dict.fromkeys(self._refused.values()))[:REASONS]
 
     @property
@@ -56,22 +56,22 @@ class Sampler:
 
     @property
     def is_over(self) -> bool:
-        """Whether no process is left and none may come."""
+        """Whether no process is left and no new one can appear."""
         return not self.watched and not self._programs.may_come
 
     def event(self, kind: str, pid: int | None = None, **known: object) -> Event:
-        """Return an event that happens now."""
+        """Return an event with the current time."""
         time_, offset = self.moment
         return Event(round(time_, 6), round(offset, 6), kind, pid, **known)  # type: ignore[arg-type]
 
     def check(self) -> None:
-        """Open the processes that were named. Raises NoTarget, NotPermitted, Unsupported for one that cannot be
+        """Open the processes that were given by their ids. Raises NoTarget, NotPermitted, Unsupported if one cannot be
         sampled."""
         for pid in self._programs.pids:
             self.watched[pid] = Watched(self._programs.folder(pid), self._limit)
 
     def take(self) -> Iterator[Row]:
-        """Yield one round: a sample of each process, and its events."""
+        """Yield the rows of one round: a sample of each process, and the events since the last round."""
         yield from self._join()
         self._no_look_after = time.monotonic() + self._look_seconds
         for pid, watched in list(self.watched.items()):
@@ -86,7 +86,7 @@ class Sampler:
                 yield self._give_up(pid, error)
 
     def _join(self) -> Iterator[Event]:
-        """Look for new processes; yield an event for each that cannot be sampled."""
+        """Look for new processes to sample. Yield an event for each that cannot be sampled."""
         if self._search.is_due:
             self._meant = self._search.do(self._programs.now)
             self._over.intersection_update(self._programs.pids)
@@ -114,8 +114,8 @@ class Sampler:
                 yield self._give_up(pid, error)
 
     def _rows(self, watched: Watched) -> Iterator[Row]:
-        """Yield the rows of one process, all after it was sampled: whoever reads that it was found may end it. Raises
-        NoTarget."""
+        """Yield the rows of one process, but only after it was sampled: a reader of the row "start" or "found" may end
+        the process at once. Raises NoTarget."""
         rows: list[Row] = []
         try:
             usage = watched.usage()
@@ -142,8 +142,8 @@ class Sampler:
             yield watched.sample(self.moment, usage)
 
     def _give_up(self, pid: int, error: Exception) -> Event:
-        """Record why a process cannot be sampled, so that it is reported once and skipped as long as it is wanted;
-        return the event."""
+        """Record why a process cannot be sampled, and return the event. The process is reported only once, and skipped
+        as long as it is among the wanted ones."""
         self._refused[pid] = reason_of(error)
         return self._failed(pid, error)
 

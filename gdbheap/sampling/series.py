@@ -1,7 +1,7 @@
-"""The file of a series: JSON lines, or CSV with a header, with a row for each sample or event, written as it comes.
+"""The file of a series: JSON lines, or CSV with a header. Each sample and each event is a row, written at once.
 
-Each row is one write, so that the file of a killed recorder ends with a complete row or with a part of one, which the
-reader drops. docs/recording.md describes both forms."""
+Each row is one write. So if the recorder is killed, the file ends with a complete row or with a part of a row, which
+the reader drops. docs/recording.md describes both formats."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ FORMAT = "gdbheap series"
 NUMBER = 1
 SERIES, SAMPLE, EVENT = "series", "sample", "event"
 STANDARD_OUTPUT = "-"
-# An arena takes a hundred bytes of a line, and there may be eight for each processor.
+# An arena takes about a hundred bytes of a line, and there may be eight arenas for each processor.
 MAX_LINE_BYTES = 8 << 20
-# Bytes of lines between two checks of the memory that is left.
+# After this many bytes of lines the memory that is left is checked again.
 AT_ONCE = 1 << 20
 NEWLINE = 10
-# More than any address space has; the numbers of a picture have 64 bits.
+# More bytes than any address space has. A picture's numbers have 64 bits.
 MAX_FIGURE = 1 << 62
 PLAIN = (
     "rss", "pss", "anonymous", "file", "shared", "swap", "brk", "minor_faults", "major_faults", "threads", "stopped",
 )  # fmt: skip
-# The columns beyond a sample's plain fields: sums for people, and the details in the last columns.
+# The columns after a sample's plain fields: sums for human readers, and the details in the last columns.
 SUMS = ("system", "in_use", "trim", "mmapped_bytes", "mmapped_count", "mmapped_peak")
 OF_POOLS = ("pool_arenas", "pool_bytes", "pools", "free_pools", "pool_used")
 LISTS = ("doubtful", "arenas", "allocator", "classes", "odd")
@@ -57,19 +57,19 @@ MARKS = ("arenas", "mmapped", "pools", "values")
 
 
 def form_of(path: str) -> str:
-    """Return the form by a file's ending; CSV for standard output. Raises UsageError for another ending."""
+    """Return the format that a file's ending names; CSV for standard output. Raises UsageError for another ending."""
     form = os.path.splitext(path)[1][1:].lower()
     if path == STANDARD_OUTPUT:
         return CSV
     if form not in FORMS:
-        raise UsageError(f"{one_line(path)}: a series is written to a file that ends in .csv or .jsonl, or to - (CSV)")
+        raise UsageError(f"{one_line(path)}: give a file that ends in .csv or .jsonl, or - (CSV to standard output)")
     return form
 
 
 class SeriesFile:
-    """A file that rows are appended to; others can read it meanwhile.
+    """A file to which rows are appended; others can read it meanwhile.
 
-    An older file is replaced when the first row is written. Raises UsageError if it cannot be written at all,
+    An older file is replaced when the header is written. Raises UsageError if the file cannot be written at all,
     GdbheapError if writing fails later."""
 
     def __init__(self, path: str, series: Series, csv_safe: bool = False, mode: int = PRIVATE) -> None:
@@ -102,7 +102,7 @@ class SeriesFile:
             raise not_written(self.path, error) from None
 
     def add(self, row: Sample | Event) -> None:
-        """Write a sample or an event."""
+        """Write a sample or an event as the next row."""
         if isinstance(row, Sample):
             self._put({"kind": SAMPLE, **to_json(row)} if self.form == JSONL else _row_of_sample(row))
             self.rows += 1
@@ -119,7 +119,7 @@ class SeriesFile:
             self._write(_line(csv_cell(row.get(name, ""), self._is_safe) for name in COLUMNS))
 
     def _write(self, text: str) -> None:
-        """Write the whole text or nothing: a part that was written before the disk was full is removed again."""
+        """Write the whole text or nothing: if the disk is full, the part already written is removed again."""
         data = text.encode("utf-8", "surrogateescape")
         done = 0
         try:
@@ -132,7 +132,7 @@ class SeriesFile:
                 _take_back(self._descriptor, done)
             reason = EXHAUSTED.get(error.errno or 0, error.strerror or str(error))
             raise GdbheapError(
-                f"{one_line(self.path)} cannot be written any more ({reason}); its {self.rows:,} samples can be read"
+                f"{one_line(self.path)} could not be completed ({reason}); its first {self.rows:,} samples can be read"
             ) from None
         self.size += len(data)
 
@@ -143,7 +143,7 @@ class SeriesFile:
 
 
 def _take_back(descriptor: int, size: int) -> None:
-    """Remove the last bytes written to a file, unless others have written after them. Raises OSError."""
+    """Remove the last ``size`` bytes written to a file, unless others have written after them. Raises OSError."""
     end = os.lseek(descriptor, 0, os.SEEK_CUR)
     if os.fstat(descriptor).st_size == end:
         os.ftruncate(descriptor, end - size)
@@ -156,7 +156,7 @@ def _line(cells: Iterable[object]) -> str:
 
 
 def _about(series: Series) -> dict[str, Any]:
-    """Return the fields of the file's header."""
+    """Return the fields of the series for the file's header."""
     return {key: value for key, value in vars(series).items() if key not in ("samples", "events", "cut")}
 
 
@@ -227,7 +227,7 @@ def _whole(text: str) -> int | None:
 
 
 def _of_cells(row: Mapping[str, str]) -> dict[str, Any]:
-    """Return the document of a CSV row. Raises ValueError."""
+    """Return the JSON document that corresponds to a CSV row. Raises ValueError."""
     if row["event"]:
         detail = parsed(row["detail"]) if row["detail"] else {}
         if row["event"] == SERIES:
@@ -280,7 +280,7 @@ def _pools_of(row: Mapping[str, str], doubts: list[str]) -> PoolsSample | None:
 
 
 def is_series(path: str) -> bool:
-    """Return whether the file exists and begins as a series, in either form."""
+    """Return whether the file exists and begins like a series, in either format."""
     try:
         with open_regular(path) as stream:
             first = next(_documents(path, _Lines(path, stream)), None)
@@ -290,7 +290,8 @@ def is_series(path: str) -> bool:
 
 
 def read(path: str) -> Series:
-    """Read a series. Raises UsageError, of one line, if the file is missing, damaged, not a series, or newer."""
+    """Read a series. Raises UsageError (of one line) if the file is missing, damaged, not a series, or of a newer
+    gdbheap."""
     try:
         with open_to_read(path) as stream:
             return _read(path, stream)
@@ -328,22 +329,23 @@ def _add(series: Series, document: dict[str, Any]) -> None:
 
 
 def _sums(sample: Sample) -> tuple[object, ...]:
-    """Return the figures that are computed from a sample's numbers."""
+    """Return the sums that are computed from a sample's figures."""
     malloc, pools = sample.malloc, sample.pools
     return malloc and malloc.system, malloc and malloc.in_use, malloc and malloc.trim, pools and pools.used
 
 
 def _check_figures(value: object) -> None:
-    """Check the numbers of a record or of several; those with a fraction are seconds. Raises UsageError."""
+    """Check all numbers of a record or of several. Numbers with a fraction must be possible seconds. Raises
+    UsageError."""
     for number in _numbers(value):
         if isinstance(number, float) and not is_time(number):
-            raise UsageError(f"there is no date {number:g} seconds after 1970, and nothing takes as long")
+            raise UsageError(f"{number:g} seconds is neither a possible date nor a possible duration")
         if abs(number) > MAX_FIGURE:
-            raise UsageError(f"{number} is more than any process has")
+            raise UsageError(f"{number} is larger than any figure of a process")
 
 
 def _numbers(value: object) -> Iterator[int | float]:
-    """Yield the numbers of a record or of several."""
+    """Yield all numbers of a record or of several."""
     if isinstance(value, (int, float)):
         yield value
     elif is_dataclass(value):
@@ -366,7 +368,7 @@ class _Lines:
             number, size = number + 1, size + len(line)
             room.check(self._path, size, AT_ONCE)
             if len(line) == MAX_LINE_BYTES:
-                raise UsageError(f"{one_line(self._path)} is damaged: line {number} is longer than any sample's")
+                raise UsageError(f"{one_line(self._path)} is damaged: line {number} is longer than any sample")
             if line[-1] != NEWLINE:
                 self.cut = True
                 return
@@ -374,19 +376,19 @@ class _Lines:
 
 
 def _documents(path: str, lines: _Lines) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of either form as JSON documents, with their line numbers."""
+    """Yield the rows of a file in either format as JSON documents, with their line numbers."""
     columns: list[str] | None = None
     for number, line in lines:
         try:
             if number == 1 and not line.startswith("{"):
                 columns = next(csv.reader([line]))
                 if missing := [name for name in COLUMNS if name not in columns]:
-                    raise UsageError(f"{one_line(path)} is no series of gdbheap's: it has no column {missing[0]}")
+                    raise UsageError(f"{one_line(path)} is not a gdbheap recording: it has no column {missing[0]}")
                 continue
             yield number, _document(line, columns)
         except (ValueError, KeyError, TypeError, csv.Error) as error:
             if number == 1:
-                raise UsageError(f"{one_line(path)} is no series of gdbheap's") from None
+                raise UsageError(f"{one_line(path)} is not a gdbheap recording") from None
             raise _damaged(path, number, error) from None
 
 
@@ -395,7 +397,7 @@ def _document(line: str, columns: list[str] | None) -> dict[str, Any]:
     if columns is None:
         found = parsed(line)
         if not isinstance(found, dict):
-            raise ValueError("no object")
+            raise ValueError("not a JSON object")
         return found
     cells = next(csv.reader([line]))
     if len(cells) != len(columns):
@@ -405,11 +407,13 @@ def _document(line: str, columns: list[str] | None) -> dict[str, Any]:
 
 def _header(path: str, found: tuple[int, dict[str, Any]] | None) -> Series:
     if found is None or found[1].get("format") != FORMAT:
-        raise UsageError(f"{one_line(path)} is no series of gdbheap's")
+        raise UsageError(f"{one_line(path)} is not a gdbheap recording")
     number, content = found
     schema = content.get("schema")
     if not isinstance(schema, int) or schema > NUMBER:
-        raise UsageError(f"{one_line(path)} was written by a newer gdbheap (format {schema}, known is {NUMBER})")
+        raise UsageError(
+            f"{one_line(path)} was written by a newer gdbheap (format {schema}; this one reads up to {NUMBER})"
+        )
     try:
         series = from_json(Series, content)
         _check_figures(series)

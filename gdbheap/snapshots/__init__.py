@@ -1,4 +1,4 @@
-"""Take a snapshot of a process or a core, store it in a file, and compare several.
+"""Take a snapshot of a process or a core, store it in a file, and compare several snapshots.
 
-This works on the records of answers, so a process, a core and a file are treated alike.
+All of this works on the records of answers, so a process, a core and a file are treated alike.
 """

@@ -1,8 +1,8 @@
-"""List every block of a snapshot, and find the blocks that came and went between two.
+"""List every block of a snapshot, and find the blocks that came and went between two snapshots.
 
-A snapshot stores blocks as columns (native/core/src/history/columns.rs), each an entry of its zip; the table gives
-their allocators and types. A block counts as still there if one of the same size and type is at its address. It may be
-another block, because free lists hand out the same place again.
+A snapshot stores blocks as columns (native/core/src/history/columns.rs), each column as an entry of its zip. The table
+gives the blocks' allocators and types. A block counts as still there if a block of the same size and type is at its
+address. It may be another block, because free lists hand out the same place again.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ __all__ = [
 
 COLUMNS = ("addresses", "far", "sizes", "large", "kinds")
 HOLDERS, OFFSETS = "holders", "offsets"
-# Bytes for each block. The other columns have eight bytes for each of a few blocks.
+# Bytes that a column has for each block. The columns that are not named here have eight bytes for each of a few blocks.
 WIDTHS = {"addresses": 4, "sizes": 4, "kinds": 2, HOLDERS: 2, OFFSETS: 1}
 MAX_SAMPLES = 10
 MAX_HOLDERS = 5
-# The holder's number that native/core/src/history/columns.rs writes for unreachable blocks.
+# The number of a holder that native/core/src/history/columns.rs writes for unreachable blocks.
 LOST = (1 << 16) - 1
 UNREACHABLE = "unreachable"
 
 
 @dataclass(frozen=True)
 class BlockTable:
-    """The meaning of the columns.
+    """What the numbers in the columns mean.
 
-    ``allocators`` and ``counts``: the allocators in the order of their blocks, and how many blocks each has handed out.
-    ``types`` and ``holders``: what the columns ``kinds`` and ``holders`` number from 1 on. ``holders`` is None if the
-    graph was not drawn.
+    ``allocators``: the allocators in the order of their blocks; ``counts``: how many blocks each has handed out.
+    ``types``, ``holders``: the entries to which the numbers in the columns ``kinds`` and ``holders`` refer, from 1 on.
+    ``holders`` is None if the graph of references was not built.
     """
 
     allocators: list[str]
@@ -59,7 +59,7 @@ class BlockTable:
 class HeldBlocks:
     """How many new blocks one holder keeps alive.
 
-    ``type`` is None if no single holder is known, and "unreachable" for unreachable blocks.
+    ``type``: the holder's type; None if no single holder is known, "unreachable" for unreachable blocks.
     """
 
     type: str | None
@@ -71,7 +71,7 @@ class HeldBlocks:
 class BlockChange:
     """Blocks of one size and type, and how many of them came and went.
 
-    ``type``: that of the living object in the blocks, None for blocks without an object. ``size`` includes what the
+    ``type``: the type of the living object in each block, None for blocks without an object. ``size`` includes what the
     allocator needs. ``new_holders``: at most MAX_HOLDERS holders of the new blocks.
     """
 
@@ -85,7 +85,7 @@ class BlockChange:
 
 
 def list_blocks(heap: Heap) -> tuple[BlockTable, _native.BlockColumns]:
-    """Return all used blocks of all allocators."""
+    """Return all used blocks of all allocators, as columns and the table of what their numbers mean."""
     names, stores = _stores(heap)
     heaps, objects = _native.Heaps(heap.target.space, stores), heap.python.objects_or_none
     layout = objects.layout if objects is not None else None
@@ -95,7 +95,7 @@ def list_blocks(heap: Heap) -> tuple[BlockTable, _native.BlockColumns]:
 
 
 def _stores(heap: Heap) -> tuple[list[str], list[_native.Store]]:
-    """Return all stores of blocks, Python's own first, with the names of their allocators."""
+    """Return the names of allocators and their stores of blocks, one for one, Python's own allocator first."""
     found: list[tuple[int, str, _native.Store]] = []
     for allocator in heap.allocators:
         given = WalkedBlocks()
@@ -107,7 +107,7 @@ def _stores(heap: Heap) -> tuple[list[str], list[_native.Store]]:
 
 
 def columns_of(table: BlockTable, columns: Sequence[bytes]) -> _native.BlockColumns:
-    """Return the columns that were read from a file, given in the order of COLUMNS, then HOLDERS and OFFSETS.
+    """Return the columns that were read from a file. ``columns``: in the order of COLUMNS, then HOLDERS and OFFSETS.
 
     Raises ValueError if they do not fit each other or the table.
     """
@@ -136,7 +136,7 @@ def changed_blocks(
 
 
 def _held(counts: Sequence[tuple[int, int]], holders: Sequence[Holder] | None) -> list[HeldBlocks] | None:
-    """Return the holders with the most new blocks. Several numbers may mean one holder: a module and its dict do."""
+    """Return the holders of the most new blocks. Several numbers may mean one holder, as for a module and its dict."""
     if holders is None:
         return None
     sums: dict[tuple[str | None, str | None], int] = {}

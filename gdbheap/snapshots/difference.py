@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Compared:
-    """One of the compared snapshots. ``program`` is "" in older files."""
+    """One of the compared snapshots. ``program``: the name of the program, "" in older files."""
 
     time: float
     target: dict[str, Any]
@@ -59,7 +59,8 @@ class LineChange:
 class TypeChange:
     """A type, and how the number and bytes of its objects changed.
 
-    ``own``: their own blocks; ``buffers``: the blocks that they own; ``looks``: both, in each snapshot.
+    ``own``: the bytes of the objects' own blocks; ``buffers``: the bytes of the blocks that they own; ``looks``: the
+    sum of both in each snapshot.
     """
 
     type: str
@@ -84,7 +85,7 @@ class SizeChange:
 class ArenaChange:
     """An arena of malloc, and how it changed.
 
-    ``index`` and ``address`` are those of the last snapshot, if the arena is still there.
+    ``index`` and ``address``: its values in the last snapshot if the arena is still there, else in the first.
     """
 
     index: int
@@ -97,9 +98,9 @@ class ArenaChange:
 
 @dataclass(frozen=True)
 class OwnerChange:
-    """An object that retains among the most in the first or the last snapshot, and how that changed.
+    """An object that retains among the most in the first or the last snapshot, and how the retained bytes changed.
 
-    If several objects retain the same, it is the innermost.
+    If several objects retain the same blocks, it is the innermost of them.
     """
 
     address: int | None
@@ -113,10 +114,10 @@ class OwnerChange:
 
 @dataclass(frozen=True)
 class HoleChange:
-    """A hole that came or went.
+    """A hole that came or went between the snapshots.
 
-    A new hole is in the last snapshot and overlaps none of the first; a gone one is the opposite. ``around``: the
-    blocks before and after it, in words.
+    A new hole is in the last snapshot and overlaps no hole of the first; for a gone one it is the other way round.
+    ``around``: the blocks before and after the hole, in words.
     """
 
     address: int
@@ -129,7 +130,7 @@ class HoleChange:
 
 @dataclass(frozen=True)
 class FindingChange:
-    """A finding of ``heap``, and how the bytes that its advice would save changed."""
+    """A finding of ``heap``, and how the bytes that following its advice would save have changed."""
 
     id: str
     state: Change
@@ -140,7 +141,7 @@ class FindingChange:
 class Trend:
     """A figure that only rose over three or more snapshots.
 
-    ``kind``: "rss", "line" (of the ledger, by its id) or "type". ``rate``: bytes per second.
+    ``kind``: "rss", "line" (of the ledger, ``name`` is its id) or "type". ``rate``: the growth in bytes per second.
     """
 
     kind: Rising
@@ -173,8 +174,10 @@ class Difference:
 
 
 def difference(taken: Sequence[Look], limit: int | None = None) -> Difference:
-    """Return what changed from the first of two or more snapshots to the last. ``limit``: bytes to use instead of the
-    control group's limit."""
+    """Return what changed from the first of two or more snapshots to the last.
+
+    ``limit``: bytes, used instead of the control group's limit.
+    """
     looks = [look.snapshot for look in taken]
     first, last = looks[0], looks[-1]
     same = _is_one_process(looks)
@@ -204,7 +207,8 @@ def difference(taken: Sequence[Look], limit: int | None = None) -> Difference:
 def _is_one_process(looks: Sequence[Snapshot]) -> bool:
     """Return whether all snapshots may be of one process.
 
-    A core lacks the start of the machine: one with the pid and the executable of a process may be a core of it.
+    A core does not record when the machine was started, so one with the pid and the executable of a process counts as a
+    core of this process.
     """
     known = [{key: look.target.get(key) for key in IDENTITY} for look in looks]
     for key in ("pid", "exe"):
@@ -227,8 +231,10 @@ def _keyed(rows: Iterable[R], key: Callable[[R], Hashable]) -> dict[Any, R]:
 
 
 def _lines(looks: Sequence[Snapshot]) -> list[LineChange]:
-    """Return every line of any snapshot, in the order of the last one. A line that a snapshot lacks counts as 0
-    there."""
+    """Return every line that any snapshot has, in the order of the last one.
+
+    If a snapshot lacks a line, the line counts as 0 bytes there.
+    """
     tables = [_keyed(look.ledger.ledger, lambda line: line.id) for look in looks]
     lines: dict[str, Line] = {}
     for table in reversed(tables):
@@ -268,7 +274,7 @@ def _sizes(first: Snapshot, last: Snapshot) -> list[SizeChange]:
 
 
 def _states(before: dict[Any, R], after: dict[Any, R]) -> list[tuple[R, R | None, R | None, Change]]:
-    """Return (either, before, after, state) of everything that is in one of two snapshots."""
+    """Return (either, before, after, state) for everything that is in at least one of two snapshots."""
     found = []
     for key in {**after, **before}:
         old, new = before.get(key), after.get(key)
@@ -293,9 +299,9 @@ def _arenas(first: Snapshot, last: Snapshot, same: bool) -> list[ArenaChange]:
 def _owners(looks: Sequence[Snapshot], same: bool) -> list[OwnerChange]:
     """Return how the retained sizes of objects changed; between two processes, only of objects with a path.
 
-    A snapshot knows only the largest objects. An object without a row counts as at most the smallest of the rows there,
-    so that no row overstates its gain. An object within another object's row retains what that row does. It gets no row
-    of its own if that is so in the last snapshot.
+    A snapshot has only the largest objects. If an object has no row in one of them, it counts there as at most the
+    smallest row, so that no growth is overstated. An object ``inner`` to another object's row retains what that row
+    does; if it is inner in the last snapshot, it has no row of its own.
     """
     if any(look.owners is None for look in looks):
         return []
@@ -321,8 +327,9 @@ def _owners(looks: Sequence[Snapshot], same: bool) -> list[OwnerChange]:
 def _owner_key(looks: Sequence[Snapshot], same: bool) -> Callable[[Kept], Hashable]:
     """Return the function that identifies an object across snapshots.
 
-    One object of a process may have another path in each snapshot, with keys and without contents, so its address
-    counts then. An object with neither address nor path is identified by its chain if that is a name.
+    An object of one process may have another path in each snapshot, for example with keys in one and without contents
+    in another, so then its address counts. An object with neither address nor path is identified by its chain, if this
+    is a name.
     """
     met = [one for look in looks for row in look.owners or [] if same for one in (row, *row.inner)]
     places = Counter((row.address, row.type) for row in met)
@@ -337,8 +344,10 @@ def _owner_key(looks: Sequence[Snapshot], same: bool) -> Callable[[Kept], Hashab
 
 
 def _bound(rows: Sequence[Kept]) -> int:
-    """Return the most that any object without a row retains: 0 if the rows are fewer than MAX_OWNERS, so that none is
-    left out."""
+    """Return the most bytes that an object without a row may retain.
+
+    It is 0 if there are fewer than MAX_OWNERS rows, because then no object was left out.
+    """
     return min(row.retained for row in rows) if len(rows) >= MAX_OWNERS else 0
 
 
@@ -352,7 +361,7 @@ def _holes(first: Snapshot, last: Snapshot) -> list[HoleChange]:
 
 
 def _apart(holes: Sequence[Hole], others: Sequence[Hole]) -> list[Hole]:
-    """Return the holes that overlap none of ``others``."""
+    """Return those ``holes`` that overlap none of ``others``."""
     edges = sorted((other.address, other.address + other.size) for other in others)
     found, place = [], 0
     for hole in sorted(holes, key=lambda hole: hole.address):
@@ -369,7 +378,7 @@ def _hole(hole: Hole, state: Change) -> HoleChange:
 
 
 def _blocks(first: Look, last: Look) -> list[BlockChange] | None:
-    """Return the changed blocks, without those of which none came and none went."""
+    """Return the blocks that came or went, by size and type; None unless both snapshots contain all blocks."""
     tables = first.snapshot.blocks, last.snapshot.blocks
     if tables[0] is None or tables[1] is None or first.columns is None or last.columns is None:
         return None
@@ -378,8 +387,10 @@ def _blocks(first: Look, last: Look) -> list[BlockChange] | None:
 
 
 def _findings(first: Snapshot, last: Snapshot) -> list[FindingChange]:
-    """Return the findings that changed. The bytes of findings with one id are added up. Findings about holders are left
-    out: holders are compared by themselves."""
+    """Return the findings that changed. The bytes of findings with the same id are added up.
+
+    Findings about holders are left out, because holders are compared by themselves.
+    """
     sums: list[dict[str, int]] = []
     for look in (first, last):
         of_look: dict[str, int] = {}
@@ -395,7 +406,7 @@ def _findings(first: Snapshot, last: Snapshot) -> list[FindingChange]:
 
 
 def _trend(looks: Sequence[Snapshot], lines: Sequence[LineChange], types: Sequence[TypeChange]) -> list[Trend]:
-    """Return the figures that only rose, the fastest first."""
+    """Return the figures that never fell over all snapshots and rose in the end, the fastest first."""
     seconds = looks[-1].time - looks[0].time
     if len(looks) < 3 or seconds <= 0:
         return []
@@ -412,10 +423,9 @@ def _only_rises(values: Sequence[int]) -> bool:
 
 
 def _seconds_left(first: Snapshot, last: Snapshot, more: int | None, limit: int | None) -> float | None:
-    """Return the seconds from the last snapshot until RSS reaches the limit, if it keeps growing by ``more`` bytes at
-    this rate.
+    """Return the seconds from the last snapshot until RSS reaches the limit, if it keeps growing at the same rate.
 
-    None if it does not grow or no limit is known.
+    ``more``: the growth from the first snapshot to the last, in bytes. None if RSS did not grow or no limit is known.
     """
     seconds = last.time - first.time
     if limit is None or more is None or more <= 0 or seconds <= 0:

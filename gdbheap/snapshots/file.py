@@ -1,7 +1,7 @@
 """The file of a snapshot: a zip with one JSON document, so that other programs can read it (docs/snapshots.md).
 
-Each entry of a zip has a checksum, which reveals damage. Before an entry is unpacked, its size in the zip's directory
-is checked: against the form of its column, against what deflate can do, and against the free memory.
+Each entry of a zip has a checksum, which reveals damage. Before an entry is unpacked, its size according to the zip's
+directory is checked: against the form of its column, against what deflate can do, and against the free memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["is_snapshot", "read", "write"]
 
 ENTRY = "snapshot.json"
 FORMAT = "gdbheap snapshot"
-# A file with a later number is refused; one with an earlier number is still read (``from_older`` of the records).
+# A file with a larger number is refused; a file with a smaller number is still read (``from_older`` of the records).
 NUMBER = 2
 MAGIC = b"PK\x03\x04"
 # A process with 65,536 mappings and as many types needs a few MiB; they are packed to about an eighth.
@@ -36,7 +36,7 @@ MAX_DOCUMENT_BYTES, DOCUMENT_SPARE, DOCUMENT_RATIO = 64 << 20, 1 << 20, 32
 # Deflate encodes 258 bytes with two codes of one bit each.
 DEFLATE_RATIO = 1032
 # A snapshot has about twenty entries. The record at the end of a zip is followed by a comment of at most 64 KiB. Before
-# it is the record of zip64, for archives of more than 4 GiB.
+# this record is the record of zip64, for archives of more than 4 GiB.
 MAX_DIRECTORY_BYTES = 64 << 10
 END_RECORD, MAX_END_BYTES = b"PK\x05\x06", 22 + (1 << 16)
 LARGE_END_RECORD, LARGE_END_BYTES = b"PK\x06\x07", 20
@@ -47,22 +47,22 @@ FOLDER = "blocks/"
 OPTIONAL = (f"{FOLDER}{OFFSETS}",)
 # A number that does not fit into its column takes eight bytes elsewhere.
 MAX_EXCEPTION_BYTES = 8
-# The most blocks that are believed: more than any process has.
+# The most blocks that a file may claim: more than any process has.
 MAX_BLOCKS = 1 << 31
-# Copies of the columns in memory: in parts while unpacked, whole, and in the native module.
+# How many times the columns are in memory: in parts while they are unpacked, whole, and in the native module.
 COPIES = 3
 
 
 def write(path: str, look: Look, mode: int = PRIVATE) -> int:
-    """Write a snapshot, and return the bytes of its file. Raises UsageError if it cannot be written."""
+    """Write a snapshot, and return the size of its file in bytes. Raises UsageError if the file cannot be written."""
     keys = {"format": FORMAT, "schema": NUMBER, **to_json(look.snapshot)}
     text = json.dumps(keys, default=to_json, separators=(",", ":"))
     with replacing(path, mode) as stream:
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, True, COMPRESSION_LEVEL) as archive:
             archive.writestr(ENTRY, text)
             for name in _columns_in(look.snapshot):
-                # Columns are large, and their bytes are alike: a higher level takes three times as long to save a
-                # fifth.
+                # Columns are large, and their bytes are alike: a higher level would take three times as long and save
+                # only a fifth.
                 column = getattr(look.columns, name)
                 archive.writestr(f"{FOLDER}{name}", column, zipfile.ZIP_DEFLATED, COLUMN_LEVEL)
         stream.flush()
@@ -78,7 +78,7 @@ def _columns_in(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def is_snapshot(path: str) -> bool:
-    """Return whether a file begins as a snapshot does."""
+    """Return whether a file begins like a snapshot, which is a zip."""
     try:
         with open_to_read(path) as stream:
             return stream.read(len(MAGIC)) == MAGIC
@@ -89,7 +89,7 @@ def is_snapshot(path: str) -> bool:
 class _Source(NamedTuple):
     """A file that is held open.
 
-    ``path`` names it in messages; ``opened`` still opens it if another file has its name by now.
+    ``path``: its name in messages; ``opened``: a path that opens this file even if another file has its name by now.
     """
 
     path: str
@@ -99,14 +99,14 @@ class _Source(NamedTuple):
 def read(path: str) -> Look:
     """Read a snapshot.
 
-    Raises UsageError, with one line, for a file that is missing, damaged, somebody else's, or newer.
+    Raises UsageError, with one line, for a file that is missing, damaged, not a snapshot, or from a newer release.
     """
     try:
         file = open_to_read(path)
     except OSError as error:
         raise _refused(path, error.strerror or str(error)) from None
     except ValueError as error:
-        raise _refused(path, f"it is no snapshot: {error}") from None
+        raise _refused(path, f"it is not a snapshot: {error}") from None
     with file:
         return _read(_Source(path, f"/proc/self/fd/{file.fileno()}"))
 
@@ -114,28 +114,28 @@ def read(path: str) -> Look:
 def _read(source: _Source) -> Look:
     path, content = source.path, _document(source)
     if content.get("format") != FORMAT:
-        raise _refused(path, "it is no snapshot of gdbheap's")
+        raise _refused(path, "it is not a gdbheap snapshot")
     schema = content.get("schema")
     if not isinstance(schema, int) or schema > NUMBER:
-        raise _refused(path, f"it was written by a newer gdbheap (format {schema}, known is {NUMBER})")
+        raise _refused(path, f"it was written by a newer gdbheap (format {schema}; this one reads up to {NUMBER})")
     try:
         found = as_written(from_json(Snapshot, content))
         check_target(found.target)
     except UsageError as error:
         raise _refused(path, f"it is damaged: {error}") from None
     if not is_time(found.time):
-        raise _refused(path, f"it is damaged: it was taken {found.time:g} seconds after 1970")
+        raise _refused(path, f"it is damaged: its time, {found.time:g} seconds after 1970, is impossible")
     return Look(found, _columns(source, found) if found.blocks is not None else None, is_kept=True)
 
 
 def _columns(source: _Source, snapshot: Snapshot) -> _native.BlockColumns:
-    """Return the columns of the blocks, which must be as many as the document says."""
+    """Return the columns of the blocks. Raises UsageError if they do not have as many blocks as the document says."""
     path, table = source.path, snapshot.blocks
     count = sum(table.counts) if table is not None else 0
     if table is None or min(table.counts, default=0) < 0 or count > MAX_BLOCKS:
-        raise _refused(path, "it is damaged: it claims to have more blocks than any process")
+        raise _refused(path, "it is damaged: it claims more blocks than any process can have")
     if len(table.counts) != len(table.allocators):
-        raise _refused(path, "it is damaged: its blocks are not those of its allocators")
+        raise _refused(path, "it is damaged: its numbers of blocks and of allocators do not match")
     names = [f"{FOLDER}{name}" for name in _columns_in(snapshot)]
     try:
         with _archive(source) as archive:
@@ -157,10 +157,10 @@ def _archive(source: _Source) -> Iterator[zipfile.ZipFile]:
 
 
 def _check_directory(path: str, file: BinaryIO) -> None:
-    """Refuse a zip directory that is larger than any snapshot's, because each entry becomes an object of some hundred
-    bytes.
+    """Raise UsageError if the zip's directory is larger than that of any snapshot.
 
-    The directory's size is in the record at the end (PKWARE's APPNOTE, 4.3.16).
+    Each entry becomes an object of some hundred bytes. The directory's size is in the record at the end (PKWARE's
+    APPNOTE, 4.3.16).
     """
     size = file.seek(0, os.SEEK_END)
     start = max(0, size - MAX_END_BYTES)
@@ -169,7 +169,7 @@ def _check_directory(path: str, file: BinaryIO) -> None:
     end = tail.rfind(END_RECORD)
     is_large = end >= 0 and int.from_bytes(tail[end + 12 : end + 16], "little") > MAX_DIRECTORY_BYTES
     if is_large or LARGE_END_RECORD in tail[max(0, end - LARGE_END_BYTES) : end]:
-        raise _refused(path, "it is damaged: its directory is larger than that of any snapshot")
+        raise _refused(path, "it is damaged: its zip directory is larger than in any snapshot")
     file.seek(0)
 
 
@@ -178,12 +178,12 @@ def _is_left_out(archive: zipfile.ZipFile, name: str) -> bool:
 
 
 def _check_columns(path: str, entries: Mapping[str, zipfile.ZipInfo], count: int) -> None:
-    """Refuse columns whose size does not fit ``count`` blocks, and columns that do not fit into memory."""
+    """Raise UsageError for columns whose size does not fit ``count`` blocks, or that do not fit into memory."""
     for name, entry in entries.items():
         width = WIDTHS.get(name[len(FOLDER) :])
         is_wrong = entry.file_size > MAX_EXCEPTION_BYTES * count if width is None else entry.file_size != width * count
         if is_wrong:
-            raise _refused(path, f"it is damaged: {name} is not that of {count:,} blocks")
+            raise _refused(path, f"it is damaged: {name} has the wrong size for {count:,} blocks")
     _check_room(path, COPIES * sum(entry.file_size for entry in entries.values()))
 
 
@@ -197,7 +197,7 @@ def _unpacked(source: _Source, entries: Mapping[str, zipfile.ZipInfo]) -> dict[s
             reading = {name: pool.submit(_contents, source, entry, is_over) for name, entry in entries.items()}
             return {name: content.result() for name, content in reading.items()}
         finally:
-            # The pool waits for its threads, so they must end after Ctrl-C or a failure of one.
+            # The pool waits for its threads, so they must end after Ctrl-C, or after one of them failed.
             is_over.set()
 
 
@@ -209,36 +209,36 @@ def _document(source: _Source) -> dict[str, Any]:
     except OSError as error:
         raise _refused(path, error.strerror or str(error)) from None
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise _refused(path, f"it is damaged, or no snapshot: {error}") from None
+        raise _refused(path, f"it is damaged, or not a snapshot: {error}") from None
     if entry.file_size > min(MAX_DOCUMENT_BYTES, DOCUMENT_SPARE + DOCUMENT_RATIO * entry.compress_size):
         raise _refused(path, f"it claims to be larger than any snapshot: {ENTRY} has {entry.file_size:,} bytes")
     text = _contents(source, entry, threading.Event())
-    # Each value but the first follows one of these characters.
+    # Each value except the first follows one of these characters.
     _check_room(path, len(text) + NODE_BYTES * sum(map(text.count, (b",", b":", b"[", b"{"))))
     with suppress(ValueError):
         content = parsed(text)
     if not isinstance(content, dict):
-        raise _refused(path, "it is no snapshot of gdbheap's")
+        raise _refused(path, "it is not a gdbheap snapshot")
     return content
 
 
 def _check_room(path: str, size: int) -> None:
     if not copy_fits(size):
-        room = f"{room_for_copy() >> 20:,} MiB of memory may be used for it"
-        raise _refused(path, f"it unpacks to {size >> 20:,} MiB, and {room}: compare it where there is more")
+        room = f"only {room_for_copy() >> 20:,} MiB of memory may be used"
+        raise _refused(path, f"unpacked it takes {size >> 20:,} MiB, and {room}: read it on a machine with more memory")
 
 
 def _entry(path: str, archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
-    """Return the directory's record of an entry, if its size and its compression are possible."""
+    """Return an entry's record in the zip's directory. Raises UsageError if its size or compression is impossible."""
     try:
         entry = archive.getinfo(name)
     except KeyError:
-        raise _refused(path, "it is no snapshot of gdbheap's") from None
-    # Other methods need memory of their own: lzma's dictionary is as large as the entry says, up to 4 GiB.
+        raise _refused(path, "it is not a gdbheap snapshot") from None
+    # Other methods need memory of their own: lzma's dictionary has the size that the entry states, up to 4 GiB.
     if entry.compress_type not in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
-        raise _refused(path, f"it is damaged: {name} is packed as none of a snapshot is")
+        raise _refused(path, f"it is damaged: {name} is packed by a method that no snapshot uses")
     if entry.file_size > DEFLATE_RATIO * entry.compress_size:
-        raise _refused(path, f"it is damaged: {name} claims to be larger than it can be")
+        raise _refused(path, f"it is damaged: {name} claims to be larger than possible")
     return entry
 
 
@@ -253,7 +253,7 @@ def _contents(source: _Source, entry: zipfile.ZipInfo, is_over: threading.Event)
     except OSError as error:
         raise _refused(path, error.strerror or str(error)) from None
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise _refused(path, f"it is damaged, or no snapshot: {error}") from None
+        raise _refused(path, f"it is damaged, or not a snapshot: {error}") from None
     return bytes(content)
 
 

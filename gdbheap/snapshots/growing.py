@@ -12,14 +12,14 @@ from gdbheap.snapshots.snapshot import Snapshot
 
 __all__ = ["growing"]
 
-# An object that retains at least this share of the growth is named.
+# An object is named if it retains at least this share of the growth.
 MIN_SHARE_OF_GROWTH = 0.5
 
 
 def growing(earlier: Snapshot, now: Snapshot, found: Difference, path: str) -> Finding | None:
-    """Return the finding, or None if the growth is too small for one.
+    """Return the finding; None if the growth is too small for one.
 
-    ``path``: the earlier snapshot's file, for a line to paste.
+    ``path``: the file of the earlier snapshot, for a line to paste.
     """
     first, last = earlier.ledger.summary, now.ledger.summary
     if first is None or last is None or not found.same_process:
@@ -50,14 +50,16 @@ def growing(earlier: Snapshot, now: Snapshot, found: Difference, path: str) -> F
 
 
 def _resident(earlier: Summary, now: Summary, unknown: int) -> int:
-    """Return how many more bytes in use are resident, or ``unknown`` if a snapshot does not say."""
+    """Return how many more bytes in use are resident; ``unknown`` if one of the snapshots does not say."""
     if earlier.used_resident is None or now.used_resident is None:
         return unknown
     return now.used_resident - earlier.used_resident
 
 
 def _owner(found: Difference, more: int) -> OwnerChange | None:
-    """Return the innermost object that retains most of the growth, because everything that reaches it retains as
-    much."""
+    """Return the innermost object that retains most of the growth; None if no object does.
+
+    The innermost is chosen because everything that reaches it retains as much.
+    """
     most = [row for row in found.owners if row.retained >= MIN_SHARE_OF_GROWTH * more]
     return min(most, key=lambda row: (row.looks[-1], -len(row.path or "")), default=None)

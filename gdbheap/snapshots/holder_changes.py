@@ -22,16 +22,17 @@ __all__ = ["changed_holders"]
 # Holders of these kinds have no row of their own if they are small.
 OF_SOME_SIZE = (VARIABLE, PACKAGE, LIBRARY, THREAD, MEMORY)
 PART_SIGNS = (".", "[")
-# A value by its position, as paths have it when keys are not shown. Another snapshot may have its key.
+# A value by its position in a dict, as in paths that show no keys. Another snapshot may have the value's key.
 BY_PLACE = re.compile(r"list\(dict\.values\(([^()]*)\)\)\[(?:\d+|…)\]")
-# The count in a row that stands for several things.
+# The number in the name of a row that stands for several things.
 COUNT = re.compile(r"(?<![\d,])[\d,]{1,32} (?=other |memory contexts )")
 
 
 def changed_holders(looks: Sequence[Snapshot], same: bool) -> list[HolderChange] | None:
     """Return the holders that changed, those that grew the most first; None if a snapshot has no holders.
 
-    ``same``: all snapshots are of one process. Then an object with another path in a later snapshot counts as the same.
+    ``same``: whether all snapshots are of one process. Then an object that has another path in a later snapshot counts
+    as the same holder.
     """
     if any(look.holders is None for look in looks):
         return None
@@ -54,8 +55,10 @@ def changed_holders(looks: Sequence[Snapshot], same: bool) -> list[HolderChange]
 
 
 def _by_name(rows: Sequence[MainHolder], patterns: set[str]) -> dict[str, MainHolder]:
-    """Return the rows by the name that they are compared by. Rows with one name become the largest of them, with the
-    bytes of all."""
+    """Return the rows by the name under which they are compared.
+
+    Rows with the same name become one: the largest of them, with the bytes of all.
+    """
     found: dict[str, MainHolder] = {}
     for row in rows:
         name = _name(row, patterns)
@@ -72,10 +75,10 @@ def _without_places(path: str) -> str:
 
 
 def _name(row: MainHolder, patterns: set[str]) -> str:
-    """Return a holder's path without what changes from one snapshot to the next: counts, which items come first, the
-    most frequent type.
+    """Return a holder's path without the parts that change between snapshots.
 
-    A variable that another snapshot counts among several similar ones has their path.
+    These are counts, which items come first, and the most frequent type. If another snapshot lists the variable only in
+    a group of similar ones (``patterns``), return the path of that group.
     """
     path = _without_places(row.path)
     plain = COUNT.sub("", path, count=1)
@@ -87,7 +90,7 @@ def _name(row: MainHolder, patterns: set[str]) -> str:
 
 
 def _renamed(table: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[str, MainHolder]:
-    """Return the table with the paths that its objects have in the last snapshot."""
+    """Return the table; its objects have the paths that they have in the last snapshot."""
     places = [((row.address, row.what), name) for name, row in last.items() if row.address is not None]
     names: dict[tuple[int | None, str | None], str] = dict(places)
     found = {}
@@ -98,9 +101,9 @@ def _renamed(table: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[
 
 
 def _homes(first: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[str, str]:
-    """Return, for each path, the path that it is compared by.
+    """Return, for each path, the path under which it is compared.
 
-    A path with a row in only one snapshot counts as part of a path that both have, if it begins with that.
+    A path that only one of the snapshots has counts as part of a path that both have, if it begins with that path.
     """
     both = first.keys() & last.keys()
     lengths = sorted({len(path) for path in both if path}, reverse=True)
@@ -108,8 +111,10 @@ def _homes(first: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[st
 
 
 def _above(path: str, known: set[str], lengths: Sequence[int]) -> str | None:
-    """Return the longest of the known paths that this path begins with, or None. ``lengths``: the lengths of the known
-    paths, descending."""
+    """Return the longest of the ``known`` paths with which a path begins; None if there is none.
+
+    ``lengths``: the lengths of the known paths, descending.
+    """
     ends = (length for length in lengths if length < len(path) and path[length] in PART_SIGNS)
     return next((path[:end] for end in ends if path[:end] in known), None)
 
@@ -122,7 +127,7 @@ def _summed(table: dict[str, MainHolder], homes: dict[str, str]) -> Counter[str]
 
 
 def _bound(look: Snapshot) -> int:
-    """Return the most bytes that a variable without a row can hold."""
+    """Return the most bytes that a holder without a row may have in a snapshot."""
     rows = look.holders or []
     least = min((row.bytes for row in rows), default=0) if len(rows) >= MAX_HOLDERS else 0
     return max(least, least_of_row(sum(row.bytes for row in rows)))

@@ -1,6 +1,6 @@
 """All that a page shows about one moment of a process or a core: the answers of the commands, side by side.
 
-An answer that cannot be given is replaced by the reason.
+If an answer cannot be given, the reason takes its place.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ Types = Union[PyObjects, BlockKinds]
 
 MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 200
 MAX_ROWS, MAX_UNKNOWN = 200, 20
-NOT_KEPT = "no option of heap snapshot keeps this; a report of the process or of a core has it"
-# Why a snapshot lacks answers that need references.
-NO_OBJECTS = "a snapshot has this of Python's objects only"
-NO_KEPT = "this snapshot was taken without; with --owners heap snapshot keeps it of a large process too"
-NO_TABLE = "no option of heap snapshot keeps all owners; --owners keeps what retains the most"
+NOT_KEPT = "this snapshot lacks it, and no option of 'heap snapshot' adds it; a report of the process or a core has it"
+# The reasons for which a snapshot lacks answers that need references.
+NO_OBJECTS = "a snapshot contains this only for Python objects"
+NO_KEPT = "this snapshot was taken without it; 'heap snapshot --owners' keeps it, for a large process too"
+NO_TABLE = "a snapshot never contains all owners; 'heap snapshot --owners' keeps those that retain the most"
 
 
 @dataclass(frozen=True)
 class Asked(Generic[A]):
-    """An answer, or None and the reason ``why`` there is none, in one line."""
+    """An answer; or None, and in ``why`` the reason for that, in one line."""
 
     answer: A | None
     why: str = ""
@@ -56,10 +56,11 @@ class Asked(Generic[A]):
 class Overview:
     """The answers of all commands about one target at one moment.
 
-    ``time``: seconds since 1970. ``target``: as in JSON. ``ledger``: with its details. ``places``: types in the cells
-    of ``map``, in the order of its groups. ``kept``: the objects that retain the most, with paths. ``by_type``: what
-    all objects of a type retain. ``threads``: with the variables of their frames; ``lines``: without. ``names``: of all
-    threads. ``holders``: of all memory in use, None if they were not searched.
+    ``time``: seconds since 1970. ``target``: as in JSON. ``ledger``: with its details. ``places``: the types in the
+    cells of ``map``, in the order of its groups. ``by_type``: what all objects of a type retain. ``kept``: the objects
+    that retain the most, with paths. ``threads``: the threads with the variables of their frames; ``lines``: without
+    these. ``names``: the names of all threads. ``holders``: the holders of all memory in use, None if they were not
+    searched.
     """
 
     time: float
@@ -88,8 +89,8 @@ class Overview:
 def overview(heap: Heap, with_owners: bool | None = None) -> Overview:
     """Return what all commands say about a target.
 
-    ``with_owners``: whether references are followed, which takes longer than everything else in a large process; None
-    follows them if that is quick.
+    ``with_owners``: whether to follow references, which takes longer than everything else in a large process; None:
+    only if that is quick.
     """
     target = heap.target
     described = {**target.describe(), **heap.versions}
@@ -123,7 +124,7 @@ def overview(heap: Heap, with_owners: bool | None = None) -> Overview:
 
 
 def _ask(question: Callable[[], A], why: str = "") -> Asked[A]:
-    """Return the answer; none is computed if ``why`` gives a reason."""
+    """Return the answer to a question; if ``why`` has a reason, return only that."""
     if why:
         return Asked(None, why)
     try:
@@ -132,7 +133,9 @@ def _ask(question: Callable[[], A], why: str = "") -> Asked[A]:
         return Asked(None, str(error))
     except (_native.Fault, MemoryError) as error:
         where = f" at {error.args[0]:#x}" if isinstance(error, _native.Fault) else ""
-        return Asked(None, f"memory that this needs cannot be read{where}" if where else "there is too little memory")
+        return Asked(
+            None, f"memory that this needs cannot be read{where}" if where else "gdbheap has too little memory"
+        )
 
 
 def _types(heap: Heap) -> Types:
@@ -149,7 +152,10 @@ def _places(heap: Heap, drawn: Asked[HeapMap]) -> Places:
 
 
 def _why_no_graph(heap: Heap, wanted: bool | None) -> str:
-    """Return why references are not followed; "" if they are, or if the answers say themselves why they cannot be."""
+    """Return why references are not followed.
+
+    "" if they are followed, or if the answers themselves say why they cannot be.
+    """
     if wanted is False:
         return "references were not followed"
     try:
@@ -158,11 +164,11 @@ def _why_no_graph(heap: Heap, wanted: bool | None) -> str:
         return ""
     if count <= MAX_GRAPH_BLOCKS:
         return ""
-    return f"references are not followed among more than {MAX_GRAPH_BLOCKS:,} blocks, unless --owners asks for it"
+    return f"with more than {MAX_GRAPH_BLOCKS:,} blocks references are followed only if --owners asks for it"
 
 
 def overview_of_snapshot(kept: Snapshot) -> Overview:
-    """Return the overview that a snapshot allows: answers that it does not contain are replaced by the reason."""
+    """Return what a snapshot has of an overview; a reason takes the place of each answer that it lacks."""
     missing: Asked[Any] = Asked(None, NOT_KEPT)
     table: Asked[Any] = Asked(None, NO_TABLE)
     return Overview(
@@ -173,7 +179,7 @@ def overview_of_snapshot(kept: Snapshot) -> Overview:
 
 
 def _held(kept: Snapshot) -> Asked[Retained]:
-    """Return the objects that retain the most, or which option stores them."""
+    """Return the objects that retain the most, or why the snapshot lacks them."""
     if kept.owners is not None:
         return Asked(Retained(_most(kept.owners)))
     return Asked(None, NO_OBJECTS if kept.objects is None else NO_KEPT)

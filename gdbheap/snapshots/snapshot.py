@@ -1,6 +1,6 @@
 """A snapshot: the answers about a process or a core at one moment, without the contents of its memory.
 
-It stores answers unchanged, so comparing two snapshots compares what the commands say.
+It stores answers unchanged, so comparing two snapshots compares the answers of the commands.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ __all__ = ["Look", "SizeCount", "Snapshot", "ThreadName", "Written", "as_written
 
 MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 1000
 MAX_OWNERS = MAX_HOLDERS = 200
-# Paths need the graph of references. With more blocks than this, drawing it takes longer than everything else.
+# Paths need the graph of references. With more blocks than this, building it takes longer than everything else.
 MAX_GRAPH_BLOCKS = 2_000_000
 
 
 @dataclass(frozen=True)
 class SizeCount:
-    """The number of blocks of one size that an allocator has handed out. ``size``: bytes as that allocator counts
-    them."""
+    """The number of blocks of one size that an allocator has handed out.
+
+    ``size``: bytes, as the allocator counts them.
+    """
 
     allocator: str
     size: int
@@ -59,10 +61,11 @@ class Snapshot:
     """The answers about a process or a core at one moment.
 
     ``time``: seconds since 1970; for a core, when its file was last written. ``target``: what identifies the process.
-    ``limit``: bytes that the control group allows it, None if there is no limit or it is unknown. ``holes``: the
-    largest ones, with the blocks around them. ``owners``: the objects that retain the most, with their paths; None if
-    the graph was not drawn. ``holders``: the largest MAX_HOLDERS holders of memory in use; None if they were not
-    searched, and in older files. ``mappings``: None in older files. What a target does not have is None or empty.
+    ``limit``: the bytes that the control group allows the process, None if there is no limit or it is unknown.
+    ``holes``: the largest ones, with the blocks around them. ``owners``: the objects that retain the most, with their
+    paths; None if the graph was not built. ``holders``: the largest MAX_HOLDERS holders of memory in use; None if they
+    were not searched, and in older files. ``mappings``: None in older files. An answer is None or empty if the target
+    does not have its subject.
     """
 
     time: float
@@ -86,9 +89,9 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Look:
-    """A snapshot with its blocks, if they were listed: they are too many for a record.
+    """A snapshot with its blocks, if they were listed: there are too many of them for a record.
 
-    ``is_kept``: it was read from a file.
+    ``is_kept``: whether it was read from a file.
     """
 
     snapshot: Snapshot
@@ -113,8 +116,8 @@ class Written:
 def as_written(read: Snapshot) -> Snapshot:
     """Return a snapshot that was read from a file, made safe to use.
 
-    Lists that are compared row by row have no more rows than gdbheap writes. Commands that somebody may have put there
-    for us to paste are removed.
+    Lists that are compared row by row are cut to the number of rows that gdbheap writes. Commands are removed, because
+    somebody may have put them into the file for us to paste.
     """
     holes = None if read.holes is None else replace(read.holes, rows=read.holes.rows[:MAX_HOLES])
     owners = None if read.owners is None else read.owners[:MAX_OWNERS]
@@ -124,9 +127,9 @@ def as_written(read: Snapshot) -> Snapshot:
 
 
 def budget_of(with_owners: bool | None) -> float:
-    """Return how many seconds of CPU time may be spent on holders.
+    """Return how many seconds of CPU time may be spent on finding holders.
 
-    It is unlimited if ``with_owners`` is true, 0 if it is false, and what is quick if it is None.
+    There is no limit if ``with_owners`` is true; 0 if it is false; if it is None, as much as is quick.
     """
     if with_owners is None:
         return MAX_GRAPH_BLOCKS / BLOCKS_A_SECOND
@@ -138,8 +141,8 @@ def take(
 ) -> Look:
     """Take a snapshot of everything that can be compared later.
 
-    ``with_owners``: None draws the graph if that is quick. ``with_blocks``: list each block, too. ``held``: the
-    holders, if they are known already.
+    ``with_owners``: whether to build the graph of references; None: only if that is quick. ``with_blocks``: also list
+    each block. ``held``: the holders, if they were found before.
     """
     objects = or_none(lambda: pyobjects(heap, most=0), Unsupported)
     blocks, columns = list_blocks(heap) if with_blocks and heap.target.refusal is None else (None, None)
@@ -183,10 +186,10 @@ def time_of(heap: Heap) -> float:
 
 
 def _to_compare(held: MainHolders) -> list[MainHolder] | None:
-    """Return the largest holders.
+    """Return the largest holders, for comparisons.
 
-    None if they were not searched, or if not all references were read: each snapshot then proves other holders, and two
-    cannot be compared.
+    None if they were not searched, or if not all references were read: then each snapshot proves other holders, and two
+    snapshots cannot be compared.
     """
     if held.every is None or held.not_examined or any(row.at_least for row in held.every):
         return None
@@ -208,6 +211,6 @@ def _owners(heap: Heap, wanted: bool | None) -> list[Kept] | None:
     if wanted is False or (wanted is None and blocks > MAX_GRAPH_BLOCKS):
         return None
     with suppress(GdbheapError):
-        # An incomplete graph proves other things in each snapshot, so two of them cannot be compared.
+        # An incomplete graph proves other things in each snapshot, so two snapshots could not be compared.
         return None if heap.python.references.graph.is_cut else retained(heap, OBJECT, MAX_OWNERS).rows
     return None

@@ -1,4 +1,4 @@
-"""Say which types lie where: the bytes of used blocks by range of the address space."""
+"""Find out which types lie where: the bytes of used blocks by range of the address space."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["CELLS", "Places", "TypeShare", "places", "places_on"]
 
 Stretch = tuple[int, int]
 CELLS = 1 << 15
-"""The most cells of a map, or two for each range: what a page can hold, and fine enough for types."""
-# With more blocks than this they are not listed one by one, because each takes about ten bytes meanwhile.
+"""The most cells of a map, or two for each range: as many as a page can hold, and fine enough for types."""
+# If there are more blocks, they are not listed one by one, because each takes about ten bytes meanwhile.
 MAX_BLOCKS = 64_000_000
 
 
@@ -24,9 +24,9 @@ MAX_BLOCKS = 64_000_000
 class TypeShare:
     """Bytes of used blocks in one of the given ranges.
 
-    ``place``: the number of the range. ``type``: the type of the living object in the blocks, None for blocks without
-    an object, such as buffers. ``count``: the blocks that begin there. ``resident``: the resident part of ``bytes``,
-    None if residency is unknown.
+    ``place``: the number of the range. ``type``: the type of the living object in each block, None for blocks without
+    an object, such as buffers. ``count``: how many of the blocks begin in the range. ``resident``: how many of the
+    ``bytes`` are resident, None if unknown.
     """
 
     place: int
@@ -38,18 +38,18 @@ class TypeShare:
 
 @dataclass(frozen=True)
 class Places:
-    """Shares of types by range, in the order of the ranges, and the largest first within each."""
+    """The shares of types in ranges, in the order of the ranges; within each range the largest share comes first."""
 
     shares: list[TypeShare]
 
 
 def places(heap: Heap, stretches: Sequence[Stretch]) -> Places:
-    """Return the types of the blocks in ``stretches``: ranges that ascend and do not overlap.
+    """Return the types of the blocks in ``stretches``: ascending ranges that do not overlap.
 
     Raises Unsupported if there are too many blocks, or if the ranges overlap.
     """
     if heap.used_blocks > MAX_BLOCKS:
-        raise Unsupported(f"more than {MAX_BLOCKS:,} blocks are in use: they are not listed one by one")
+        raise Unsupported(f"more than {MAX_BLOCKS:,} blocks are in use, too many to list one by one")
     table, columns = list_blocks(heap)
     found: dict[tuple[int, int], tuple[int, int]] = {}
     there: dict[tuple[int, int], int] = {}
@@ -59,7 +59,7 @@ def places(heap: Heap, stretches: Sequence[Stretch]) -> Places:
         for row in columns.shares(_resident(heap, stretches)):
             there[row.label, row.kind] = row.bytes
     except ValueError as error:
-        raise Unsupported(f"it is not known what lies where: {error}") from None
+        raise Unsupported(f"the types at each place are unknown: {error}") from None
     known = heap.target.pages is not None
     shares = [
         TypeShare(place, _name(table.types, kind), *sums, there.get((place, kind), 0) if known else None)
@@ -69,7 +69,7 @@ def places(heap: Heap, stretches: Sequence[Stretch]) -> Places:
 
 
 def places_on(heap: Heap, drawn: HeapMap) -> Places:
-    """Return the types in the cells of a map, in the order of its groups. Raises as ``places``."""
+    """Return the types in the cells of a map, in the order of its groups. Raises what ``places`` raises."""
     return places(heap, [(cell.start, cell.end) for group in drawn.rows for cell in group.cells])
 
 
@@ -78,7 +78,7 @@ def _name(types: Sequence[str], kind: int) -> str | None:
 
 
 def _resident(heap: Heap, stretches: Sequence[Stretch]) -> list[tuple[int, int, int]]:
-    """Return the resident parts of the ranges; none if residency is unknown."""
+    """Return the resident parts of the ranges as (start, end, number of the range); none if residency is unknown."""
     pages = heap.target.pages
     if pages is None:
         return []

@@ -1,4 +1,4 @@
-"""Choose processes by ids, a name, a control group and their children, now and as new ones start."""
+"""Select processes by id, name, control group or parent: those that run now, and those that start later."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ MAX_OWNED = 100
 class Running(NamedTuple):
     """A process as its ``stat`` shows it.
 
-    ``start``: in clock ticks after boot; ``name``: up to 15 bytes; ``is_kernels``: a kernel thread; ``pages``: the
-    resident pages; ``place``: where below its folder its memory shows.
+    ``start``: in clock ticks after boot; ``name``: up to 15 bytes; ``is_kernels``: whether it is a kernel thread;
+    ``pages``: the resident pages; ``place``: the folder below ``/proc/PID`` that shows its memory: empty, or
+    ``task/TID/`` if the main thread has ended.
     """
 
     pid: int
@@ -60,11 +61,11 @@ class Programs:
     """The processes that a command line selects; never gdbheap itself.
 
     They are those in ``named``, those whose name matches ``name``, and the members of the control group ``cgroup`` and
-    of those below it. If ``user`` (a uid) is given, the last two count only if that user started them. ``children``
-    adds all that they start, which stay selected after their parents end. ``command`` is what ``start`` starts; its
-    process is then one of them. ``owner`` adds the largest MAX_OWNED processes of a user. A named process is held from
-    then on, and a found one is identified by its start time, so neither is confused with a later process with the same
-    id.
+    of the groups below it. If ``user`` (a uid) is given, ``name`` and ``cgroup`` select only processes that this user
+    started. ``children`` adds all descendants of the selected processes, which stay selected after their parents end.
+    ``command``: the command that ``start`` runs; its process is then selected too. ``owner`` (a uid) adds the largest
+    MAX_OWNED processes of that user. The folder in /proc of a named process is held open from the beginning, and a
+    found process is identified by its start time. So no later process with the same id is taken for one of them.
     """
 
     def __init__(
@@ -87,31 +88,28 @@ class Programs:
 
     @property
     def are_named(self) -> bool:
-        """Whether the command line selects any processes itself."""
+        """Whether the command line names processes: by id, by name, by control group, or as a command to start."""
         return bool(self.pids or self.name or self._groups or self.command)
 
     @property
     def may_grow(self) -> bool:
-        """Whether processes that do not run now may be selected later."""
+        """Whether processes that do not run yet may be selected later."""
         return bool(self.children or self.may_come)
 
     @property
     def may_come(self) -> bool:
-        """Whether processes may be selected later even if none of the present ones is left."""
+        """Whether processes may still be selected later if all present ones have ended."""
         return bool(self.name or self._groups or self._owner is not None)
 
     def start(self) -> Started:
-        """Start the command; its process is one of the selected from then on. Raises UsageError."""
+        """Start the command and select its process. Raises UsageError."""
         started = Started(self.command)
         self.pids.append(started.pid)
         self._held.update(_held([started.pid]))
         return started
 
     def now(self) -> list[int]:
-        """Return the ids of the selected processes that run now, ascending, without zombies.
-
-        A process that has ended raises nothing.
-        """
+        """Return the ids of the selected processes that run now, ascending. Zombies and ended ones are left out."""
         if not self.may_grow:
             return self._running()
         there = {found.pid: found for found in processes()}
@@ -124,27 +122,30 @@ class Programs:
         return sorted(meant)
 
     def folder(self, pid: int) -> ProcessFolder:
-        """Return the process that ``now`` selected under an id.
+        """Return the process that ``now`` selected under this id.
 
-        Raises NoTarget, NotPermitted; GdbheapError if too many files are open to hold one more and still work with
-        those held.
+        Raises NoTarget, NotPermitted; GdbheapError if so many files are open that too few are left for work with the
+        held processes.
         """
         if pid in self._held:
             return self._held[pid]
         return held(started_at(pid, self._starts[pid]) if pid in self._starts else pid)
 
     def named(self) -> list[Named]:
-        """Return the named processes, each held; by its id if it may not be seen or held."""
+        """Return the named processes; a process that may not be seen or held is given by its id."""
         return [self._held.get(pid, pid) for pid in self.pids]
 
     def folders(self) -> list[ProcessFolder]:
-        """Return the selected processes that run now and may be seen. Raises GdbheapError if there are too many."""
+        """Return the selected processes that run now and may be seen.
+
+        Raises GdbheapError for more than can be held open.
+        """
         return list(_opened(self.now(), self.folder))
 
     def meant(self) -> list[Named]:
-        """Return the named processes and the selected ones that run now and may be seen, each held.
+        """Return the named processes, and the selected ones that run now and may be seen, by ascending id.
 
-        A process that cannot be held in addition to the others is given by its id.
+        If too many files are open to hold a process too, its id is returned instead.
         """
         found: dict[int, Named] = {int(str(process)): process for process in self.named()}
         for pid in self.now():
@@ -178,7 +179,7 @@ class Programs:
         return set(islice((one.pid for one in largest if owner_of(one.pid) == self._owner), MAX_OWNED))
 
     def _family(self, there: dict[int, Running], parents: set[int]) -> set[int]:
-        """Return all descendants of ``parents``, including known ones that init has adopted by now."""
+        """Return all descendants of ``parents``, also those found earlier whose parents have ended since."""
         known = {pid for pid, start in self._descendants.items() if pid in there and there[pid].start == start}
         by_parent: dict[int, list[int]] = {}
         for one in there.values():
@@ -193,14 +194,17 @@ class Programs:
 
 
 def _opened(processes: Sequence[Named], opener: Callable[[Any], ProcessFolder]) -> Iterator[ProcessFolder]:
-    """Yield the processes without those that have ended or are hidden. Raises GdbheapError if there are too many."""
+    """Yield the processes that still run and may be seen. Raises GdbheapError for more than can be held open."""
     for process in processes:
         with suppress(NoTarget, NotPermitted):
             yield opener(process)
 
 
 def held(process: Named) -> ProcessFolder:
-    """Hold a process among many. Raises NoTarget, NotPermitted, GdbheapError if too many files are open."""
+    """Hold a process's folder open, as one of many.
+
+    Raises NoTarget, NotPermitted, GdbheapError if too many files are open.
+    """
     folder = refusal.open_folder(process)
     try:
         open_files.leave_room(folder.descriptor)
@@ -211,13 +215,13 @@ def held(process: Named) -> ProcessFolder:
 
 def _held(named: Sequence[Named]) -> Iterator[tuple[int, ProcessFolder]]:
     for process in named:
-        # A process that cannot be held raises an error later, in folder().
+        # A process that cannot be held here raises its error later, in folder().
         with suppress(GdbheapError):
             yield int(str(process)), held(process)
 
 
 def started_at(pid: int, start: int) -> ProcessFolder:
-    """Return the process with that id and that start time. Raises NoTarget, NotPermitted."""
+    """Return the process with this id and this start time. Raises NoTarget if another one has the id, NotPermitted."""
     folder = refusal.open_folder(pid)
     if start_of(folder) != start:
         raise refusal.another(folder)
@@ -225,14 +229,14 @@ def started_at(pid: int, start: int) -> ProcessFolder:
 
 
 def start_of(folder: ProcessFolder) -> int | None:
-    """Return when it started, in clock ticks after boot; None once it has ended."""
+    """Return when the process started, in clock ticks after boot; None once it has ended."""
     with suppress(OSError):
         return parse_start(folder.read("stat", STAT_BYTES))
     return None
 
 
 def user_of(one: Running) -> int | None:
-    """Return the real uid of a process, which is the user who started it; None once it has ended."""
+    """Return the real uid of a process, which is the user who started it; None once the process has ended."""
     with suppress(OSError):
         folder = ProcessFolder(one.pid)
         return folder.real_user() if start_of(folder) == one.start else None
@@ -240,7 +244,7 @@ def user_of(one: Running) -> int | None:
 
 
 def owner_of(pid: int) -> int | None:
-    """Return the user who owns the process's folder in /proc; None once it has ended."""
+    """Return the user who owns the process's folder in /proc; None once the process has ended."""
     with suppress(OSError):
         return os.stat(f"{PROC}/{pid}").st_uid
     return None
@@ -255,7 +259,7 @@ def processes() -> Iterator[Running]:
 
 
 def running(pid: int) -> Running | None:
-    """Return the process with that id; None if there is none.
+    """Return the process with this id; None if there is none.
 
     None also for a zombie, and for a process that hangs in execve().
     """
@@ -274,9 +278,10 @@ def running(pid: int) -> Running | None:
 
 
 def matches(one: Running, name: re.Pattern[str]) -> bool:
-    """Return whether the pattern is found in the process's name, its file name, or the name of its script.
+    """Return whether the pattern matches the process's name, its file name, or the name of its script.
 
-    The file name is the one by which it was started; the script is the one that an interpreter runs.
+    The file name is the last part of its first argument; the script is the file that an interpreter runs. Kernel
+    threads and gdbheap itself never match.
     """
     if one.is_kernels or one.pid == os.getpid():
         return False
@@ -290,27 +295,27 @@ def matches(one: Running, name: re.Pattern[str]) -> bool:
 
 
 def folders(cgroup: str) -> list[Path]:
-    """Return the folders of a control group, given as mounted (``/sys/fs/cgroup/…``) or as in ``/proc/PID/cgroup``.
+    """Return the folders of a control group.
 
-    In the second form there is a folder in each hierarchy that has the group. Raises UsageError, NoTarget,
-    NotPermitted.
+    ``cgroup``: the folder below the mount (``/sys/fs/cgroup/…``), or the path in ``/proc/PID/cgroup``, which may exist
+    in several hierarchies. Raises UsageError, NoTarget, NotPermitted.
     """
     path = os.path.normpath(f"/{cgroup.strip('/')}")
     if path == "/":
-        raise UsageError(f"--cgroup={one_line(cgroup)} is every process: name a control group")
+        raise UsageError(f"--cgroup={one_line(cgroup)} means every process: name one control group")
     inside = path == CGROUPS or path.startswith(f"{CGROUPS}/")
     places = [Path(path)] if inside else [Path(f"{root}{path}") for root in _hierarchies()]
     found = [place for place in places if (place / MEMBERS).is_file()]
     if not found:
-        raise NoTarget(f"there is no control group {cgroup}: /proc/PID/cgroup names that of a process")
+        raise NoTarget(f"there is no control group {cgroup}: /proc/PID/cgroup names the control group of a process")
     for place in found:
         if not os.access(place / MEMBERS, os.R_OK):
-            raise NotPermitted(f"{place / MEMBERS} cannot be read: run this as its owner, or as root")
+            raise NotPermitted(f"{place / MEMBERS} cannot be read: run gdbheap as the owner of that file, or as root")
     return found
 
 
 def _hierarchies() -> list[str]:
-    """Return where hierarchies are mounted: the only one of version 2, or one for each controller."""
+    """Return where hierarchies may be mounted: version 2 at CGROUPS, each controller of version 1 in a folder of it."""
     with suppress(OSError):
         return [CGROUPS, *(entry.path for entry in os.scandir(CGROUPS) if entry.is_dir(follow_symlinks=False))]
     return [CGROUPS]

@@ -1,4 +1,4 @@
-"""Read a process from a copy that never runs (``--clone``), if there is room for one."""
+"""Read a process from a copy that never runs (``--clone``), if there is memory for the copy."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from gdbheap.targets.running_memory import find_unanswered
 __all__ = ["cloned"]
 
 CAP_SYS_ADMIN, CAP_SYS_RESOURCE = 1 << 21, 1 << 24
-# The largest number of a process's descriptors, and of the bytes of their paths.
+# The most descriptors of a process that are read, and the most bytes of the paths of its open files.
 MAX_DESCRIPTORS, LINK_BYTES = 100_000, 16 << 20
-INSTEAD = "without --clone it is stopped while it is read"
+INSTEAD = "without --clone, gdbheap stops the process while it reads"
 
 
 def refuse(folder: ProcessFolder) -> None:
@@ -40,13 +40,13 @@ def refuse(folder: ProcessFolder) -> None:
 def _reasons(folder: ProcessFolder, status: dict[str, str]) -> Iterator[str | None]:
     if own_machine() is None:
         names = " and ".join(machine.name for machine in MACHINES)
-        yield f"copies are made on {names} only, and this is {platform.machine()}"
+        yield f"gdbheap makes copies only on {names}, and this machine is {platform.machine()}"
     yield _filtered(folder)
     if status.get("State", "")[:1] in ("T", "t"):
         yield f"process {folder.pid} is stopped already"
     opened = _opened(folder)
     if opened is None:
-        yield f"process {folder.pid} has more than {MAX_DESCRIPTORS:,} files open, or long paths of many"
+        yield f"process {folder.pid} has more than {MAX_DESCRIPTORS:,} files open, or very long paths of open files"
         return
     if any("userfaultfd" in link for link in opened):
         yield f"process {folder.pid} handles page faults itself (userfaultfd), and its copy would wait for it"
@@ -61,7 +61,7 @@ def _filtered(folder: ProcessFolder) -> str | None:
         with suppress(OSError):  # it has ended meanwhile
             modes.add(folder.status(tid).get("Seccomp", "0"))
     if modes - {"0"}:
-        return f"process {folder.pid} runs under seccomp, which may refuse the call or kill it"
+        return f"process {folder.pid} runs under seccomp, which may refuse the system call or kill the process"
     return None
 
 
@@ -80,10 +80,10 @@ def _opened(folder: ProcessFolder) -> set[str] | None:
 
 
 def _served(folder: ProcessFolder, opened: set[str]) -> str | None:
-    """Return the reason if the end of a copy could wait for another user's program; None if it cannot.
+    """Return why the exit of a copy might have to wait for another user's program; None if it cannot.
 
-    A copy ends only after writes to the files that it maps are written back. Closing files waits the same way, and the
-    kernel gives a copy the first 64 files for a moment (close_range(2)).
+    The kernel ends a copy only after it has written back the files that the copy maps. It may wait in the same way when
+    it closes a file, and the copy has the first 64 files open for a moment (close_range(2)).
     """
     systems = FileSystems(folder)
     name = next((link for link in opened if link.startswith("/") and not systems.is_reached(link)), None)
@@ -103,7 +103,7 @@ def _served_mapping(folder: ProcessFolder, systems: FileSystems) -> str | None:
 
 
 def _is_kernels(path: str) -> bool:
-    """Return whether a file may be the kernel's memory, ring or event, on a file system that is mounted nowhere."""
+    """Return whether a file may be the kernel's (memory, a ring, an event) on a file system that is mounted nowhere."""
     return not path.startswith("/") or path.startswith((*MEMORY_FILES, HUGE_PAGES))
 
 
@@ -116,33 +116,37 @@ def _too_many(folder: ProcessFolder, status: dict[str, str]) -> str | None:
     if limit is None or uid == 0 or powers & (CAP_SYS_ADMIN | CAP_SYS_RESOURCE):
         return None
     used = headroom.threads_of_user(uid)
-    return f"its user has {used} processes and threads of {limit} (RLIMIT_NPROC)" if used >= limit else None
+    return f"its user has {used} processes and threads, and may have {limit} (RLIMIT_NPROC)" if used >= limit else None
 
 
 def _too_much(folder: ProcessFolder, status: dict[str, str]) -> str | None:
     """Return the reason if there is too little memory for a copy; None if there is enough.
 
-    Page tables are copied at once. While the copy lives, each page that the process writes is copied, at worst all.
+    Page tables are copied at once. While the copy lives, the kernel copies each page that the process writes, at worst
+    all.
     """
     own, tables = (kib(status.get(name)) or 0 for name in ("RssAnon", "VmPTE"))
     left = headroom.memory_left(folder.place)
     if left < own + tables:
-        has = f"{own >> 20} MiB of its own and {tables >> 20} MiB of page tables"
-        return f"the process has {has}, which are copied, and there is room for {left >> 20} MiB more"
+        has = f"{own >> 20} MiB for private pages and {tables >> 20} MiB for page tables"
+        return f"a copy may need {has}, and only {left >> 20} MiB of memory are left"
     promised = headroom.commit_left()
     wanted = sum(kib(status.get(name)) or 0 for name in ("VmData", "VmStk"))
     if promised is not None and promised < wanted:
-        return f"vm.overcommit_memory is 2, with {promised >> 20} MiB left for the {wanted >> 20} MiB of the process"
+        return (
+            f"vm.overcommit_memory is 2, and {promised >> 20} MiB may still be promised, but a copy needs"
+            f" {wanted >> 20} MiB"
+        )
     return None
 
 
 @contextmanager
 def cloned(named: Named, limit: float | None = None, copies: bool = False) -> Iterator[Process]:
-    """Yield the process as it was at one moment, read from a copy that ends with the block.
+    """Yield the process as it was at one moment, read from a copy, which is ended after the ``with`` block.
 
-    With ``copies`` the copy ends as soon as its bytes are here, if there is room for them. The process itself is
-    stopped only while the kernel copies its page tables and while its mappings and residency are read;
-    ``stopped_seconds`` says for how long. Raises what ``stopped`` raises, and Unsupported if no copy can be made.
+    With ``copies``, gdbheap reads all of the copy into its own memory, if there is room, and ends the copy at once. The
+    process itself is stopped only while the kernel copies its page tables and while its mappings and residency are
+    read; ``stopped_seconds`` says for how long. Raises what ``stopped`` raises, and Unsupported if no copy can be made.
     """
     folder = refusal.open_folder(named)
     stopping.without_tracer(folder)
@@ -201,8 +205,7 @@ def _process(copy: Frozen, preparation: Preparation, space: Room | None) -> Proc
 
 
 def _missing(process: Process, copy: Frozen) -> Ranges:
-    """Return the memory that the copy lacks at the process's request (MADV_DONTFORK, MADV_WIPEONFORK), with a
-    warning."""
+    """Return the ranges that the process excluded from copies (MADV_DONTFORK, MADV_WIPEONFORK), and warn of them."""
     with open(f"{PROC}/{OWN_DESCRIPTORS}/{copy.descriptor}/smaps", "rb") as stream:
         smaps = stream.read(procfs.TABLE_LIMIT)
     there = list(parse_maps(smaps).ranges())
@@ -212,6 +215,6 @@ def _missing(process: Process, copy: Frozen) -> Ranges:
         process.partial = True
         process.warnings.append(
             f"{sum(end - start for start, end in missing):,} bytes in {len(missing)} ranges are not in the copy"
-            " (MADV_DONTFORK, MADV_WIPEONFORK): what they hold is missing"
+            " (MADV_DONTFORK, MADV_WIPEONFORK): their contents are missing"
         )
     return missing

@@ -18,7 +18,7 @@ from gdbheap.targets.unwind_tables import modules_of, room_for_tables
 
 __all__ = ["Condition", "Place", "Plan", "call_places", "function_places", "plan"]
 
-# Signals that do nothing by default; SIGCONT too, while the process is not stopped.
+# SIGURG, SIGWINCH, SIGCHLD and SIGCONT, which do nothing by default (SIGCONT only while the process is not stopped).
 QUIET_SIGNALS = (23, 28, 17, 18)
 # File name prefixes of the known C libraries, glibc and musl.
 LIBCS = ("libc.so", "libc-", "libc.musl", "ld-musl")
@@ -30,7 +30,7 @@ FUNCTION_ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class Condition:
-    """When a thread stops at a place.
+    """A condition on a function's arguments: a call that does not meet it is not caught.
 
     ``operand``: the "first" or "second" argument, the "product" of both, or the "chunk size" of the block to which the
     first argument points. ``test``: "==", ">=" or "<=".
@@ -43,10 +43,10 @@ class Condition:
 
 @dataclass(frozen=True)
 class Place:
-    """Code at ``address``, in the function whose bytes ``function`` begin at ``start``.
+    """Code at ``address`` in a function, at which threads are caught.
 
-    ``what``: the function's name, or the number of the system call made right before, whose instructions begin at
-    ``before``.
+    ``function``: the bytes of the function, which begin at the address ``start``. ``what``: the function's name, or the
+    number of the system call that the code has just made; the instructions of that call begin at ``before``.
     """
 
     address: int
@@ -63,7 +63,10 @@ class _Text(NamedTuple):
 
 
 class _Cave(NamedTuple):
-    """Unused bytes after the code of an object, which begins at ``text``. ``stays``: the object is never unloaded."""
+    """Unused bytes at ``start``, after the code of an object.
+
+    ``text``: the address of that code. ``stays``: whether the object is never unloaded.
+    """
 
     start: int
     bytes: bytes
@@ -73,9 +76,10 @@ class _Cave(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Patches for places, in their order.
+    """Patches for ``places``, in the same order.
 
-    ``signal``: the one by which threads report; ``refused``: the places without a patch, each with the reason.
+    ``signal``: the number of the signal by which caught threads report; ``refused``: the places that cannot be patched,
+    each with the reason.
     """
 
     places: list[Place]
@@ -85,9 +89,9 @@ class Plan:
 
 
 def call_places(target: Target, numbers: Iterable[int]) -> list[Place]:
-    """Return where the target's objects make one of these system calls, ascending.
+    """Return the places where the target's code makes one of these system calls, ascending.
 
-    Calls whose number is not a constant in the code are missing.
+    System calls whose number is not a constant in the code are not found.
     """
     texts = [_Text(start, end) for start, end in _texts(target)]
     modules = modules_of(target, target.space)
@@ -101,10 +105,10 @@ def _call_place(target: Target, site: _native.CallSite) -> Place:
 
 
 def function_places(target: Target, name: str, conditions: Sequence[Condition]) -> list[Place]:
-    """Return where the functions with that name begin that the target's objects export.
+    """Return the beginnings of all exported functions with this name.
 
-    The dynamic linker's own is left out, as nothing else calls it. A landing pad for indirect calls (endbr64) stays the
-    first instruction.
+    The dynamic linker's own function is left out, as nothing else calls it. If a function begins with a landing pad for
+    indirect calls (endbr64), the place is after it, so that it stays the first instruction.
     """
     found = []
     for loaded in target.objects:
@@ -119,14 +123,16 @@ def function_places(target: Target, name: str, conditions: Sequence[Condition]) 
 
 
 def plan(target: Target, places: Sequence[Place], caught: int) -> Plan:
-    """Return how these places are patched.
+    """Return the patches for these places; those that cannot be patched are in ``refused``.
 
-    ``caught``: the signals that the process handles, one bit each (SigCgt of ``status``). Raises Unsupported if no
-    signal is left.
+    ``caught``: the signals that the process handles, one bit each (SigCgt of ``status``). Raises Unsupported if the
+    process handles all signals that gdbheap could use.
     """
     signal = next((number for number in QUIET_SIGNALS if not caught >> (number - 1) & 1), None)
     if signal is None:
-        raise Unsupported("the process handles SIGURG, SIGWINCH, SIGCHLD and SIGCONT: none is left to see its calls by")
+        raise Unsupported(
+            "the process handles SIGURG, SIGWINCH, SIGCHLD and SIGCONT: gdbheap needs one of them to see calls"
+        )
     caves = list(_caves(target))
     try:
         return Plan(list(places), _native.plan_patches(places, caves, signal), signal, [])
@@ -135,7 +141,7 @@ def plan(target: Target, places: Sequence[Place], caught: int) -> Plan:
 
 
 def _plan_each(places: Sequence[Place], caves: list[_Cave], signal: int) -> Plan:
-    """Return the plan without the places that cannot be patched."""
+    """Return the plan for the places that can be patched; the others are in ``refused``."""
     kept: list[Place] = []
     refused: list[tuple[Place, str]] = []
     for place in places:
@@ -148,10 +154,10 @@ def _plan_each(places: Sequence[Place], caves: list[_Cave], signal: int) -> Plan
 
 
 def left_patches(target: Target) -> list[_native.LeftPatch]:
-    """Return the patches that a killed run has left in the process.
+    """Return the patches that a killed gdbheap left in the process.
 
-    A header is believed if its address is code of an object whose file has the original bytes; without a file, if it
-    lies in the object that holds the header.
+    The header of a patch is believed if the patched address is code of an object, and the object's file has the
+    original bytes there. If that object has no file, the header must lie in the same object.
     """
     found = [left for cave in _caves(target) for left in _native.find_left_patches(cave)]
     return [left for left in found if _is_credible(target, left)]
@@ -183,7 +189,7 @@ def _is_code(target: Target, *addresses: int) -> bool:
 
 
 def _caves(target: Target) -> Iterator[_Cave]:
-    """Yield the unused rest of the last page after each executable segment."""
+    """Yield the unused rest of the last page of each executable segment."""
     for start, end in _texts(target):
         page_end = target.machine.page_up(end)
         if end < page_end and _is_code(target, page_end - 1):
@@ -191,7 +197,10 @@ def _caves(target: Target) -> Iterator[_Cave]:
 
 
 def _stays(target: Target, address: int) -> bool:
-    """Return whether dlclose() never unloads the object there: the program, its C library, the dynamic linker."""
+    """Return whether dlclose() never unloads the object at an address.
+
+    This is so for the program, its C library and the dynamic linker.
+    """
     loaded = target.object_of(address)
     if loaded is None:
         return False
@@ -200,7 +209,7 @@ def _stays(target: Target, address: int) -> bool:
 
 
 def _function(target: Target, start: int, end: int) -> bytes:
-    """Return the function's bytes with the padding up to the next one: a jump takes five bytes, which may be more."""
+    """Return a function's bytes and the padding after it: a short function has fewer than the five bytes of a jump."""
     return _read(target, start, end + -end % FUNCTION_ALIGNMENT)
 
 

@@ -1,12 +1,12 @@
 """A core as a target: written by the kernel or by gdb (``gcore``), complete or truncated.
 
-Presence comes from the program headers: the part of a segment beyond its bytes in the file (``p_filesz`` < ``p_memsz``)
-was not dumped, and is absent, not zero. Text and read-only data that were left out are read from identical files on
-this machine (``core_files``). NT_FILE says what was mapped where, or else the dynamic linker's own list (``link_map``).
-A packed core is unpacked first (``unpacking``). The kernel leaves holes in the file for private pages that were not
-resident. As long as the file is sparse these show residency; holes that gdb or a copy made do not. No core says which
-pages of files and of shared memory were resident. Nothing about the process is read from ``/proc``, as its id may
-belong to another process by now.
+The program headers say which memory is present: the part of a segment beyond its bytes in the file (``p_filesz`` <
+``p_memsz``) was not dumped, and is absent, not zero. Code and read-only data that the core leaves out are read from
+identical files on this machine (``core_files``). NT_FILE says which file was mapped where; without it, the dynamic
+linker's own list does (``link_map``). A packed core is unpacked first (``unpacking``). The kernel leaves holes in the
+file for private pages that were not resident, so as long as the file is sparse, its holes show residency. Holes that
+gdb or a copy made do not. No core says which pages of files and of shared memory were resident. Nothing about the
+process is read from ``/proc``, as its id may belong to another process by now.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from gdbheap.targets.ranges import holds
 from gdbheap.targets.target import AT_ENTRY, AT_PAGESZ, AT_PHDR, AT_SYSINFO_EHDR, Damage, Target
 
 SEGMENT_LIMIT = 1 << 20
-# The memory that each segment takes in the end.
+# The memory that gdbheap needs for each segment, in bytes.
 SEGMENT_BYTES = 2 << 10
-# Reading notes takes a multiple of their bytes.
+# Notes take several times their size in gdbheap's memory, so they may have only this part of the room.
 NOTES_LIMIT, NOTES_SHARE = 512 << 20, 8
 NOTES = "notes (threads, names of files)"
 EXTENT_LIMIT = 1 << 22
@@ -55,7 +55,7 @@ ELF_TYPES = {1: "an object file", 2: "a program", 3: "a program or shared librar
 
 
 class SegmentRow(NamedTuple):
-    """Where ``Space.for_core`` finds the bytes [start, end): in a file, by its index, from an offset on."""
+    """A row for ``Space.for_core``: the bytes [start, end) are in the file with index ``file``, from ``offset`` on."""
 
     start: int
     end: int
@@ -64,9 +64,9 @@ class SegmentRow(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A PT_LOAD segment whose claims were checked: [start, end) in memory.
+    """A PT_LOAD segment whose header was checked: [start, end) in memory.
 
-    ``stored`` bytes of it should be in the file at ``offset``; ``available`` bytes are.
+    According to the header, ``stored`` bytes of it are in the file at ``offset``; ``available`` bytes really are.
     """
 
     start: int
@@ -78,18 +78,18 @@ class Part(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it was dumped, so that holes show residency."""
+        """Whether the whole segment was dumped, so that holes in the file show residency."""
         return self.stored == self.end - self.start
 
 
 class Core(Target):
     """A core.
 
-    ``exe``: the path of its program, used only if it is the same program; if it lies in a copy of the process's root
-    folder, libraries from there are used too. ``sysroot``: such a copy. ``unpacked``: the core's bytes, if they are not
-    those of the file ``path``. ``progress``: called while it is unpacked. ``fetch``: asks debuginfod for files; without
-    it no server is asked. Raises NoTarget (not a core), Unsupported (another architecture), NotPermitted, UsageError
-    (no such ``exe``).
+    ``exe``: the path of the program that wrote the core; another program is not used. If ``exe`` lies in a copy of the
+    process's root folder, libraries are searched there too. ``sysroot``: the path of such a copy. ``unpacked``: the
+    core's bytes, if the file ``path`` does not contain them itself. ``progress``: called while the core is unpacked.
+    ``fetch``: asks debuginfod for files; without it no server is asked. Raises NoTarget (not a core), Unsupported
+    (another architecture), NotPermitted, UsageError (no such ``exe``).
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Core(Target):
 
     @cached_property
     def _room(self) -> int:
-        """The bytes of memory that data counted by the core may take."""
+        """The bytes of memory that data may take whose size the core states (program headers, notes)."""
         return room_for_copy()
 
     def _read_notes(self, stream: BinaryIO, segments: list[Segment]) -> CoreNotes:
@@ -148,7 +148,7 @@ class Core(Target):
         if notes.is_cut:
             self.partial = True
             known = f"{len(notes.threads)} threads and {len(notes.files)} mapped files"
-            self.warnings.append(f"the core names more threads or files than are read: {known} are known")
+            self.warnings.append(f"the core names more threads or files than gdbheap reads: it read {known}")
         if notes.of_kernel:
             raise Unsupported(f"{one_line(self.core)} is a dump of the kernel, not of a process: use crash(8) or drgn")
         return notes
@@ -168,16 +168,16 @@ class Core(Target):
         return self._apart(parts)
 
     def _apart(self, parts: list[Part]) -> list[Part]:
-        """Return the segments without file bytes with which another segment begins.
+        """Return the segments, and cut off file bytes that also belong to the segment after them in the file.
 
-        A core's writer writes each byte once, so all segments together have no more bytes than the file.
+        A core's writer writes each byte once, so the segments together cannot have more bytes than the file.
         """
         places = sorted((part.offset, index) for index, part in enumerate(parts) if part.available)
         for (offset, index), (after, _index) in zip(places, places[1:]):
             part, own = parts[index], after - offset
             if own < part.available:
                 parts[index] = part._replace(available=own)
-                found = f"those of another from {after:#x} on"
+                found = f"bytes of another segment from {after:#x} on"
                 self._damage(part.start, "segment", "bytes of its own in the file", found)
                 self.partial = True
         return parts
@@ -191,7 +191,7 @@ class Core(Target):
         return Part(segment.address, end, segment.offset, stored, available, segment.perms)
 
     def _check_size(self) -> None:
-        """List damage if the file ends before its last segment."""
+        """Record damage if the file ends before its last segment."""
         missing = [part for part in self._parts if part.stored and part.offset + part.stored > self._size]
         if missing:
             expected = max(part.offset + part.stored for part in self._parts)
@@ -202,14 +202,16 @@ class Core(Target):
         self._damage(address, what, expected, found)
         if not self.partial:
             self.partial = True
-            self.warnings.append(f"the core is cut short ({what}: {found} of {expected}): answers end where it ends")
+            self.warnings.append(
+                f"the core is cut short ({what}: {found} of {expected}): answers lack all data after the cut"
+            )
 
     def _damage(self, address: int, what: str, expected: str, found: str) -> None:
         if len(self.damage) < DAMAGE_LIMIT:
             self.damage.append(Damage(address, what, expected, found))
 
     def _place(self, places: Places) -> None:
-        """Set everything that follows from segments and notes."""
+        """Set what follows from the segments and notes: mappings, memory, threads, program and loaded objects."""
         self.pid, self.threads, self.auxv = self._notes.pid, self._notes.threads, self._notes.auxv
         self._choose_page()
         own = [
@@ -234,7 +236,7 @@ class Core(Target):
             self._check_exe(places.exe)
 
     def _linked_files(self, places: Places) -> list[MappedFile]:
-        """Return the mapped files that the core should list and does not: those of the program and its libraries."""
+        """Return the mapped files of the program and its libraries, for a core without NT_FILE."""
         path = program_path(self.space, self.auxv)
         places = replace(places, program=path or None)
 
@@ -244,15 +246,15 @@ class Core(Target):
         found = mapped_files(self.machine, self.space, self.auxv, of_path)
         if found:
             count = len({file.path for file in found})
-            rest = f"the dynamic linker's list tells {count} of them" if count > 1 else "its program is known alone"
+            rest = f"the dynamic linker's list names {count} of them" if count > 1 else "only its program is known"
             self.warnings.append(f"the core does not say which files were mapped (no NT_FILE): {rest}")
         elif not self.auxv and self.partial:
             self.warnings.append(
-                "which files were mapped, threads and registers are in the core's notes, which are cut off: no file"
-                " that is named helps"
+                "the core's notes are cut off, so mapped files, threads and registers are unknown: no file that you"
+                " name can replace them"
             )
         else:
-            needed = "its program is needed (--exe=FILE), or --sysroot=FOLDER with all of its files"
+            needed = "name its program (--exe=FILE), or a folder with all of its files (--sysroot=FOLDER)"
             self.warnings.append(f"the core does not say which files were mapped (no NT_FILE): {needed}")
         return found
 
@@ -266,13 +268,13 @@ class Core(Target):
         self.unseen = files.unseen
 
     def _choose_page(self) -> None:
-        """Use AT_PAGESZ if every segment of the program consists of such pages."""
+        """Use AT_PAGESZ as the page size if every segment consists of whole pages of this size; else record damage."""
         usual, size = self.machine, self.auxv.get(AT_PAGESZ)
         self.machine = usual.with_page(size, ((part.start, part.end) for part in self._parts))
         claimed = usual.with_page(size)
         if self.machine != claimed:
             expected = f"segments of whole pages of {claimed.page} bytes (AT_PAGESZ)"
-            self._damage(0, "pages", expected, f"others: pages of {usual.page} bytes are taken")
+            self._damage(0, "pages", expected, f"other segments: gdbheap assumes pages of {usual.page} bytes")
 
     def _add_files(self, rows: list[SegmentRow]) -> None:
         """Add text and read-only data that the core leaves out, from identical files."""
@@ -291,16 +293,15 @@ class Core(Target):
         file = self._files.get(exe)
         if file is None:
             raise UsageError(
-                f"{one_line(exe)} is not a {READ_TITLES} ELF file that can be read: give the core's program"
+                f"{one_line(exe)} is not a readable {READ_TITLES} ELF file: give the program that wrote the core"
             )
         known = file.build_id is not None and any(file.build_id == owner.build_id for owner in self.objects)
         if not known and all(owner.elf is not file for owner in self.objects):
-            cause = f"{one_line(exe)} is not used, because its build-id ({file.build_id}) is nowhere in the core"
-            self.warnings.append(f"{cause}: its symbols, and read-only data that the core lacks, are missing")
+            cause = f"{one_line(exe)} is not used, because the core does not contain its build-id ({file.build_id})"
+            self.warnings.append(f"{cause}: answers lack the symbols and read-only data of that file")
 
     def _extents(self) -> list[tuple[int, int]]:
-        """Return the parts of the file that are not holes; empty if unknown, or another program holds the file's
-        lock."""
+        """Return the parts of the file that are not holes; empty if unknown, or if another program has locked it."""
         with suppress(OSError):
             return data_extents(self._own_path, EXTENT_LIMIT)
         return []
@@ -311,17 +312,19 @@ class Core(Target):
         aligned = all(machine.is_paged(part.start, part.end, part.offset) for part in self._parts if part.available)
         is_kernels = self._has_own_holes and not self._notes.by_gdb
         extents = self._extents() if is_kernels and aligned else []
-        # Without the kernel's own page at the very end.
+        # Without the segment at the end of the address space, which is the kernel's own page.
         whole = [part for part in self._parts if part.is_whole and part.end < machine.kernel_start]
         private = [part for part in whole if _is_private(self.mappings.find(part.start))]
         runs = [run for part in private for run in present_runs(machine, part, extents)]
         if len(extents) < 2:
-            cause = "which pages were resident is unknown, because only a sparse core by the kernel tells"
-            self.warnings.append(f"{cause}: sizes are virtual, and what could be given back is not known")
+            cause = "the core does not show which pages were resident: only a sparse core that the kernel wrote does"
+            self.warnings.append(f"{cause}: sizes are virtual, and reclaimable memory is unknown")
             return
         present = sum(end - start for start, end, _ in runs)
         if present == sum(part.end - part.start for part in private):
-            self.warnings.append("the core may have lost its holes in a copy: all private memory counts as resident")
+            self.warnings.append(
+                "a program that copied the core may have filled its holes: all private memory counts as resident"
+            )
         self.pages = Pages.from_runs(machine, runs)
         self.rss = Rss(present, 0, "resident private memory, from the core's holes", private=True)
 
@@ -343,7 +346,7 @@ def open_core(path: str) -> BinaryIO:
 
 
 def check_core(path: str) -> None:
-    """Raise what ``Core`` raises for a file that is no core. Only the beginning of a packed one is unpacked."""
+    """Raise what ``Core`` raises if the file is not a core. Of a packed file only the beginning is unpacked."""
     with open_core(path) as stream:
         if packed_by(stream.read(MAGIC_SIZE)) is not None:
             read_core_header(io.BytesIO(beginning(stream, image.HEADER_SIZE)), path)
@@ -374,7 +377,10 @@ def read_segment_table(stream: BinaryIO, path: str) -> tuple[int, int, list[Segm
 def _check_folder(sysroot: str | None) -> None:
     """Raise UsageError for a path that is no folder."""
     if sysroot is not None and not is_folder(sysroot):
-        raise UsageError(f"{one_line(sysroot)} is no folder: --sysroot is one with the files of the process's machine")
+        raise UsageError(
+            f"{one_line(sysroot)} is not a folder: --sysroot needs one with the files of the machine that wrote the "
+            "core"
+        )
 
 
 def _unpacked(path: str, progress: Progress | None) -> Unpacked | None:
@@ -391,7 +397,7 @@ def _unpacked(path: str, progress: Progress | None) -> Unpacked | None:
 
 
 def judge(path: str) -> Callable[[bytes], object]:
-    """Return a function that rejects a packed file by the first bytes of its core."""
+    """Return a function that raises an error if the first bytes of an unpacked file do not begin a core."""
     return lambda start: read_core_header(io.BytesIO(start), path)
 
 
@@ -399,7 +405,9 @@ def read_core_header(stream: BinaryIO, path: str) -> tuple[image.Header, Machine
     """Return the ELF header of a core and its machine. Raises NoTarget or Unsupported, with the reason."""
     name, start = one_line(path), stream.read(image.HEADER_SIZE)
     if not start:
-        raise NoTarget(f"{name} is empty, not a core: was the disk full, or ulimit -c small, when it was written?")
+        raise NoTarget(
+            f"{name} is empty, not a core: was the disk full, or ulimit -c too small, when the core was written?"
+        )
     header = image.parse_header(start)
     if header is None:
         raise NoTarget(f"{name} is not a core: {_instead(start, name)}")
@@ -415,17 +423,17 @@ def read_core_header(stream: BinaryIO, path: str) -> tuple[image.Header, Machine
 
 def _instead(start: bytes, name: str) -> str:
     if start.startswith(LOG):
-        return f"'gdbheap calls {name}' says what its calls add up to"
+        return f"'gdbheap calls {name}' adds up the recorded calls"
     if start.startswith(image.MAGIC):
         return "its ELF header is cut short"
     return "give the id of a process or an ELF core"
 
 
 def _segment_count(stream: BinaryIO, header: image.Header) -> int:
-    """Return the number of program headers, even if it does not fit 16 bits.
+    """Return the number of program headers, also if it does not fit into 16 bits.
 
-    In that case the kernel stores it in a section header at the end of the file. A truncated core has lost that. The
-    notes follow the program headers directly, so their offset shows the number too.
+    The kernel stores such a number in a section header at the end of the file, which a truncated core lacks. In that
+    case the offset of the notes shows the number, as they follow the program headers directly.
     """
     if header.phnum != image.PN_XNUM:
         return header.phnum
@@ -440,10 +448,10 @@ def _segment_count(stream: BinaryIO, header: image.Header) -> int:
 
 
 def join(machine: Machine, parts: list[Part], files: list[MappedFile], vdso: int | None = None) -> Iterator[Mapping]:
-    """Yield the mappings of a core: its segments with names from NT_FILE, and files that were left out completely.
+    """Yield the mappings of a core: its segments, with paths from NT_FILE, then files that it leaves out completely.
 
-    About the latter (gdb omits read-only files) only two things are known: they were readable, and unchanged. ``vdso``
-    is the address of the kernel's own code, which is no file and is always dumped.
+    Of these files (gdb omits read-only ones) only two things are known: they were readable, and the process had not
+    changed them. ``vdso``: the address of the kernel's own code, which is no file and is always dumped.
     """
     starts = [file.start for file in files]
     for part in parts:
@@ -469,7 +477,7 @@ def _left_out_files(machine: Machine, parts: list[Part], files: list[MappedFile]
 def _left_out(
     machine: Machine, owner: LoadedObject, stored: dict[int, int], index: int, size: int
 ) -> Iterator[SegmentRow]:
-    """Yield the rows for ``Space.for_core`` of memory that the core lacks and the program cannot have changed."""
+    """Yield rows for ``Space.for_core``: memory that the core lacks and that the program cannot have changed."""
     data = owner.data_ranges(machine)
     for mapping in owner.mappings:
         start = mapping.start + stored.get(mapping.start, 0)
@@ -484,7 +492,7 @@ def _is_private(mapping: Mapping | None) -> bool:
 
 
 def present_runs(machine: Machine, part: Part, extents: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, end, PRESENT) of the pages of a segment that have data in the file."""
+    """Yield (start, end, PRESENT) for the pages of a segment that have data in the file."""
     shift, stop = part.start - part.offset, part.offset + part.available
     index = bisect_left(extents, (part.offset + 1,)) - 1
     for start, end in islice(extents, max(index, 0), None):

@@ -1,8 +1,8 @@
 """The ELF objects of a target: their addresses, their build-ids in memory, and their files on this machine.
 
 The symbols and bytes of a file are used only if its build-id equals the one in the target's memory. The path alone may
-name another version, a file of another container, or a package upgraded since. All reads from the target are bounded. A
-header that does not fit the mappings around it is no object.
+name another version, a file of another container, or a package upgraded since. All reads from the target are bounded.
+An ELF header is ignored if its segments do not fit the mappings around it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ NOTE_LIMIT, MAX_NOTES = 64 << 10, 32
 SYMBOL_BYTES_LIMIT, SYMBOLS_SHARE = 512 << 20, 4
 # What Python keeps for a section, in addition to the bytes of its header.
 SECTION_BYTES = 256
-# The limit for all writable segments of a file together.
+# The most bytes of all writable segments of a file together.
 DATA_LIMIT = 64 << 20
 NAME_LIMIT = 4 << 10
 NAMES_RATIO = 2
-# The most mappings of one file that begin no object. The limit is needed as each is compared with all that follow it.
+# The most mappings of one file that begin no object. Without a limit each would be compared with all that follow it.
 MAX_REFUSED = 16
 HEADERS_LIMIT = 4 << 20
 # A library is loaded once into each namespace, of which glibc has 16 (dlfcn.h, DL_NNS).
@@ -56,15 +56,15 @@ Row = tuple[int, int, str]
 
 
 class SymbolRoom:
-    """The bytes of symbols and sections that may be read from all files of a target.
+    """The bytes of symbols and sections that may still be read from all files of a target.
 
-    The limit is a share of the memory that is left at the first read, and also of what is left later. Tables that are
-    not read are counted.
+    The limit is a share of the memory that is left at the first read, and also of the memory that is left at each later
+    one. Tables that did not fit are counted, for a warning.
     """
 
     def __init__(self) -> None:
         self._left: int | None = None
-        # The bytes that are known to fit: asking takes longer than reading the symbols of a library.
+        # The bytes that are known to fit. To measure free memory again takes longer than to read a library's symbols.
         self._sure = 0
         self._tables = self._bytes = 0
 
@@ -74,7 +74,7 @@ class SymbolRoom:
         return min(SYMBOL_BYTES_LIMIT if self._left is None else self._left, room_for_copy() // SYMBOLS_SHARE)
 
     def take(self, size: int) -> bool:
-        """Return whether a table of ``size`` bytes may be read; if so, they are taken."""
+        """Return whether a table of ``size`` bytes may be read; if so, count these bytes as used."""
         if self._left is None:
             self._left = self._sure = self.left
         elif size > self._sure:
@@ -89,23 +89,23 @@ class SymbolRoom:
         """Return a line about the tables that were not read; empty if there are none."""
         if not self._tables:
             return []
-        tables = f"{self._tables:,} tables of symbols are" if self._tables > 1 else "a table of symbols is"
+        tables = f"{self._tables:,} symbol tables" if self._tables > 1 else "a symbol table"
         return [
-            f"{tables} not read ({self._bytes:,} bytes in the target's files), for which there is too little room:"
-            " variables and functions may lack their names"
+            f"too little memory is left to read {tables} ({self._bytes:,} bytes in the target's files): variables and"
+            " functions may lack their names"
         ]
 
 
 class ElfFile:
     """An ELF file on this machine, opened once. Its symbols are read on first use.
 
-    ``systems`` follows its path safely, as a target names it.
+    ``systems``: opens its path safely, as the path comes from the target.
     """
 
     def __init__(self, path: str, systems: FileSystems | None = None, room: SymbolRoom | None = None) -> None:
-        """Open the file. ``room``: for the symbols of all files of the target.
+        """Open the file. ``room``: limits the symbols of all files of the target.
 
-        Raises OSError if ``path`` cannot be opened, ValueError if it is no supported ELF file.
+        Raises OSError if ``path`` cannot be opened, ValueError if it is not a supported ELF file.
         """
         self.path = path
         self._systems = FileSystems() if systems is None else systems
@@ -123,7 +123,7 @@ class ElfFile:
             self.build_id = self._read_build_id(stream)
 
     def open(self) -> BinaryIO:
-        """Open the file that its path names now. Raises OSError, ValueError."""
+        """Open the file that the path names now. Raises OSError, ValueError."""
         return self._systems.open(self.path)
 
     def _read_build_id(self, stream: BinaryIO) -> str | None:
@@ -182,7 +182,7 @@ class ElfFile:
 
     @cached_property
     def static(self) -> SymbolTable:
-        """The symbols of ``.symtab``, under the same conditions."""
+        """The symbols of ``.symtab``; empty under the same conditions as ``dynamic``."""
         return self._symbols(SYMTAB)
 
     def _symbols(self, name: str) -> SymbolTable:
@@ -204,7 +204,7 @@ class ElfFile:
 class ElfFiles:
     """The ELF files opened for one target, each once. Made before a process is stopped.
 
-    ``systems`` follows their paths safely; ``room`` is for the symbols of all.
+    ``systems``: opens their paths safely; ``room``: limits the symbols of all these files.
     """
 
     def __init__(self, systems: FileSystems | None = None) -> None:
@@ -233,7 +233,7 @@ class ElfFiles:
         return self._files[path]
 
     def matching(self, paths: Iterable[str], build_id: str | None) -> ElfFile | None:
-        """Return the first file of ``paths`` with the build-id ``build_id``; None if there is none, or no build-id."""
+        """Return the first file of ``paths`` that has this build-id; None if there is none, or ``build_id`` is None."""
         if build_id is None:
             return None
         files = (self.get(path) for path in paths)
@@ -251,10 +251,10 @@ def _elf_file(path: str, systems: FileSystems, room: SymbolRoom) -> ElfFile | No
 class LoadedObject:
     """An ELF object in an address space.
 
-    ``path`` is as the target saw it. ``base`` is the address of its first mapping, ``bias`` the difference to its
-    linked addresses. ``build_id`` has hex digits from the target's memory. ``mappings`` are the file-backed ones.
-    ``agreed``: if memory lacks the object's headers, and so its build-id, how many words of its data match the file
-    ``elf``; else 0.
+    ``path``: as the target saw it. ``base``: the address of its first mapping; ``bias``: what to add to its linked
+    addresses. ``build_id``: hex digits, from the target's memory. ``mappings``: its mappings of the file; ``bss``: the
+    anonymous memory after them, [start, end). ``elf``: the same file on this machine. ``agreed``: if memory lacks the
+    object's headers, and so its build-id, the number of words of its data that equal those of ``elf``; else 0.
     """
 
     path: str
@@ -269,12 +269,12 @@ class LoadedObject:
 
     @property
     def file(self) -> str | None:
-        """The path of the same file on this machine, by its build-id or the data in memory (``agreed``), or None."""
+        """The path of the same file on this machine; None if it was not found."""
         return self.elf.path if self.elf else None
 
     @property
     def is_dynamic_linker(self) -> bool:
-        """Whether it is glibc's dynamic linker. musl's is its C library."""
+        """Whether the object is glibc's dynamic linker; musl's is also its C library, and does not count."""
         return os.path.basename(self.path).startswith(DYNAMIC_LINKERS)
 
     @property
@@ -291,7 +291,7 @@ class LoadedObject:
         return joined(sorted([(mapping.start, mapping.end) for mapping in self.mappings] + self.bss))
 
     def data_ranges(self, machine: Machine) -> Ranges:
-        """Return the pages that are data by the program headers, also if made read-only after relocation."""
+        """Return the pages that are data by the program headers, even if they were made read-only after relocation."""
         data = [one for one in self.segments if one.type == image.PT_LOAD and one.flags & image.PF_W]
         places = ((self.bias + one.address, self.bias + one.address + one.memory_size) for one in data)
         return joined(sorted((machine.page_down(start), end) for start, end in places))
@@ -302,19 +302,19 @@ class LoadedObject:
         return joined(sorted(ranges))
 
     def initial_data(self) -> list[tuple[int, bytes]]:
-        """Return (address, bytes) of its writable segments from the file; empty without the same file here."""
+        """Return (address, bytes) of its writable segments, from the file; empty without a file on this machine."""
         stored = self.elf.initial_data() if self.elf else []
         placed = [(self.bias + address, data) for address, data in stored]
         # The bias comes from the target and may be any number.
         return [(address, data) for address, data in placed if self.contains(address)]
 
     def symbol(self, name: str) -> int | None:
-        """Return the address of a symbol in the target; None without a file here or such a symbol in it."""
+        """Return a symbol's address in the target; None without a file here, or if the file has no such symbol."""
         found = self.extent(name)
         return None if found is None else found[0]
 
     def extent(self, name: str) -> tuple[int, int] | None:
-        """Return the address of a symbol in the target and its size; None as for ``symbol``."""
+        """Return a symbol's address in the target, and its size; None under the same conditions as ``symbol``."""
         found = self.elf.find(name) if self.elf else None
         return None if found is None else (self.bias + found[0], found[1])
 
@@ -323,7 +323,7 @@ class LoadedObject:
         return self.elf is not None and self.elf.dynamic.find(name) is not None
 
     def exported_gap(self, low: int, high: int) -> tuple[int | None, int | None]:
-        """Return the end of the last exported symbol that ends by ``low``, and the start of the first after ``high``.
+        """Return the end of the last exported symbol up to ``low``, and the start of the first one from ``high`` on.
 
         Each is None if there is no such symbol.
         """
@@ -350,7 +350,7 @@ class LoadedObject:
         return self._placed(found)
 
     def thread_local(self) -> list[Row]:
-        """Return (offset, size, name) of the object's thread-local variables, within its part of their data."""
+        """Return (offset, size, name) of the thread-local variables; offsets count from the thread-local segment."""
         return [row for table in self._tables() for row in table.thread_local()]
 
     def _tables(self) -> list[SymbolTable]:
@@ -360,7 +360,7 @@ class LoadedObject:
         return [(self.bias + value, size, name) for value, size, name in rows]
 
     def sections(self) -> list[tuple[str, int, int]]:
-        """Return (name, start, end) of the mapped sections according to ``file``."""
+        """Return (name, start, end) of the mapped sections, according to the file."""
         found = self.elf.sections if self.elf else []
         return [(name, self.bias + address, self.bias + address + size) for name, address, size in found]
 
@@ -375,9 +375,9 @@ def find_objects(
 ) -> list[LoadedObject]:
     """Return the ELF objects among ``mappings``, ascending by base.
 
-    ``candidates`` returns, for an object's first mapping, the paths of files on this machine that may be the same.
-    ``otherwise`` returns, for the index of such a mapping, the object that begins there although memory lacks its
-    header.
+    ``candidates`` returns, for an object's first mapping, the paths of files on this machine that may be the same file.
+    ``otherwise`` returns, for the index of a mapping without an ELF header in memory, the object that begins there, or
+    None.
     """
     objects: list[LoadedObject] = []
     claimed: set[int] = set()
@@ -416,9 +416,9 @@ def _read_object(machine: Machine, mappings: Mappings, index: int, space: Space)
 def placed_object(
     machine: Machine, mappings: Mappings, index: int, segments: list[image.Segment], whole: bool = False
 ) -> LoadedObject | None:
-    """Return the object with these program headers whose first mapping has this index, without its build-id.
+    """Return the object with these program headers whose first mapping has this index; its build-id is not read.
 
-    None if its mappings do not fit the headers: those of its data, or with ``whole`` all of them.
+    None if the mappings do not fit the headers: the mappings of its data, or with ``whole`` all of them.
     """
     first = mappings[index]
     bias = load_bias(machine, segments, first.start)
@@ -445,7 +445,7 @@ def read_segments(machine: Machine, space: Space, address: int) -> list[image.Se
 
 
 def load_bias(machine: Machine, segments: list[image.Segment], base: int) -> int | None:
-    """Return what to add to linked addresses if the file's start is at ``base``; None if no segment maps the start."""
+    """Return the bias of an object whose file begins at ``base``; None if no segment contains the file's beginning."""
     for segment in segments:
         if segment.type == image.PT_LOAD and segment.offset < machine.page and segment.memory_size:
             bias = base - (segment.address - segment.offset)
@@ -459,7 +459,7 @@ def read_build_id(machine: Machine, space: Space, segments: list[image.Segment],
 
 
 def notes_in(space: Space, segments: list[image.Segment], bias: int, end: int) -> Iterator[image.Note]:
-    """Yield the notes of an object in the target's memory below ``end``, at most MAX_NOTES."""
+    """Yield the notes of an object, at most MAX_NOTES, from the target's memory below ``end``."""
 
     def read(segment: image.Segment, size: int) -> bytes:
         address = bias + segment.address
@@ -469,7 +469,7 @@ def notes_in(space: Space, segments: list[image.Segment], bias: int, end: int) -
 
 
 def notes_of(segments: list[image.Segment], read: Callable[[image.Segment, int], bytes]) -> Iterator[image.Note]:
-    """Yield the notes of an object, at most MAX_NOTES. ``read`` returns at most that many bytes of a segment."""
+    """Yield the notes of an object, at most MAX_NOTES. ``read`` returns a segment's bytes, up to a given size."""
     return islice(_all_notes(segments, read), MAX_NOTES)
 
 
@@ -483,7 +483,7 @@ def _all_notes(segments: list[image.Segment], read: Callable[[image.Segment, int
 
 
 def _members(mappings: Mappings, index: int, extent: int) -> tuple[list[Mapping], list[Mapping]]:
-    """Return the mappings of the object that begins at ``index``, and the anonymous ones between and after them.
+    """Return the mappings of the file that begins at ``index``, and the anonymous mappings between and after these.
 
     Only mappings below ``extent`` count.
     """
@@ -507,10 +507,10 @@ def _same_file(mapping: Mapping, other: Mapping) -> bool:
 
 
 def _is_loaded(loads: list[image.Segment], bias: int, members: list[Mapping], whole: bool) -> bool:
-    """Return whether its segments are mapped from where the headers say.
+    """Return whether the object's segments are mapped as the headers say.
 
-    An ELF file that is only read as data is not loaded. Writable segments decide if there are any, as some programs
-    move their own code to anonymous huge pages.
+    An ELF file that is only read as data is not loaded. If there are writable segments, only these are compared, as
+    some programs move their own code to anonymous huge pages.
     """
     stored = [load for load in loads if load.file_size]
     writable = [load for load in stored if load.flags & image.PF_W]
@@ -525,9 +525,9 @@ def _is_mapped(load: image.Segment, start: int, members: Mappings) -> bool:
 
 
 def _bss(machine: Machine, loads: list[image.Segment], bias: int, anonymous: list[Mapping]) -> list[tuple[int, int]]:
-    """Return the parts of anonymous mappings that the program headers claim: beyond a segment's bytes in the file.
+    """Return the parts of anonymous mappings that belong to segments: those beyond the segments' bytes in the file.
 
-    The kernel merges neighbours, so the mapping that begins with .bss may continue with other memory.
+    The kernel merges neighbouring mappings, so the mapping that begins with .bss may continue with other memory.
     """
     claims: Ranges = []
     for load in loads:
@@ -539,8 +539,10 @@ def _bss(machine: Machine, loads: list[image.Segment], bias: int, anonymous: lis
 
 
 def read_at(stream: BinaryIO, offset: int, size: int) -> bytes:
-    """Return at most ``size`` bytes of a file at ``offset``, fewer at its end. Seeking far beyond the end would
-    fail."""
+    """Return at most ``size`` bytes of a file at ``offset``; fewer at its end.
+
+    Nothing is read beyond the end, as seeking too far would fail.
+    """
     rest = stream.seek(0, os.SEEK_END) - offset
     if rest <= 0:
         return b""
@@ -561,8 +563,8 @@ def read_sections(stream: BinaryIO, room: SymbolRoom) -> list[tuple[str, int, in
 class Names:
     """The names in a string table, each decoded once.
 
-    Linkers let names share their ends. A table whose names add up to more than NAMES_RATIO times its size is not a
-    linker's.
+    Linkers let a name share the end of another. If the decoded names have more than NAMES_RATIO times as many bytes as
+    the table, no linker wrote it.
     """
 
     def __init__(self, table: bytes) -> None:
@@ -570,7 +572,7 @@ class Names:
         self._known: dict[int, str] = {}
 
     def at(self, offset: int) -> str:
-        """Return the name that begins at ``offset``. Raises ValueError if the names become too long in all."""
+        """Return the name that begins at ``offset``. Raises ValueError if all names together have become too long."""
         name = self._known.get(offset)
         if name is None:
             name = self._known[offset] = name_at(self._table, offset)
@@ -589,12 +591,14 @@ class SectionTable:
     """The section headers of an ELF file, at most SECTION_LIMIT."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        """Read the table. Raises OSError, ValueError for a file that is no ELF file or has too many or truncated
-        headers."""
+        """Read the table.
+
+        Raises OSError, ValueError for a file that is not ELF, or has too many headers or truncated ones.
+        """
         self._stream = stream
         header = image.parse_header(read_at(stream, 0, image.HEADER_SIZE))
         if header is None or not header.shoff:
-            raise ValueError("no ELF file, or one without sections")
+            raise ValueError("not an ELF file, or an ELF file without sections")
         first = image.parse_sections(read_at(stream, header.shoff, image.SECTION_SIZE))
         # Numbers that do not fit into 16 bits are in the first section.
         count = header.shnum or sum(section.size for section in first)
@@ -603,21 +607,21 @@ class SectionTable:
             raise ValueError("too many sections")
         self._sections = image.parse_sections(read_at(stream, header.shoff, count * image.SECTION_SIZE))
         if len(self._sections) < count:
-            raise ValueError("the table of sections is cut off")
+            raise ValueError("the section table is cut off")
         place = self._sections[names] if names < count else None
         self._names = read_at(stream, place.offset, min(self._size_of(place), HEADERS_LIMIT)) if place else b""
 
     def named(self, room: SymbolRoom) -> Iterator[tuple[str, image.Section]]:
-        """Return (name, section) of each; empty if there is too little room.
+        """Return (name, section) of each section; empty if there is too little room.
 
-        Raises ValueError if the names become too long in all.
+        Raises ValueError if all names together become too long.
         """
         names = Names(self._names)
         sections = self._sections if room.take(SECTION_BYTES * len(self._sections) + len(self._names)) else []
         return ((names.at(section.name), section) for section in sections)
 
     def symbols(self, room: SymbolRoom, *wanted: str) -> list[tuple[bytes, bytes]]:
-        """Return (symbols, names) of the symbol tables with these names that exist and for which there is room."""
+        """Return (symbols, names) of each symbol table with one of these names, if there is room for it."""
         found = []
         for section in filter(None, map(self._find, wanted)):
             names = self._sections[section.link] if section.link < len(self._sections) else None

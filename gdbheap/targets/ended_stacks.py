@@ -1,9 +1,9 @@
 """Stacks of ended threads, which glibc keeps for new ones (nptl/allocatestack.c, ``_dl_stack_cache``).
 
-No thread runs there, so its contents refer to nothing. Such a stack has its own ``struct pthread`` near its end, with
-three consecutive words: the stack's address, its size and its guard's (``stackblock``, ``stackblock_size``,
-``guardsize``). No thread's stack pointer or thread pointer points into it. Its thread number is invalid: the kernel
-clears it, and pthread_join writes -1.
+No thread runs on such a stack, so its contents refer to nothing. Near its end it has its own ``struct pthread``, with
+three consecutive words: the address of the stack, its size and the size of its guard (``stackblock``,
+``stackblock_size``, ``guardsize``). No thread's stack pointer or thread pointer points into it. The thread number in
+the struct is invalid: the kernel clears it, and pthread_join writes -1.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gdbheap.targets.target import Target
 
 # The most thread-local data above a ``struct pthread``.
 MAX_TLS = 16 << 10
-# The number of words in the record; the first is the stack's address.
+# The number of words in a stack's record; the first is the stack's address.
 RECORD_WORDS = 3
-# The numbers of a thread that has ended.
+# The thread numbers that mark an ended thread.
 NO_THREAD = (0, (1 << 32) - 1)
 # The word after ``struct pthread``'s own address points to the thread's table of thread-local data (``dtv``).
 DTV_WORD = 1
@@ -29,10 +29,10 @@ DTV_WORD = 1
 
 @dataclass(frozen=True)
 class EndedStack:
-    """A stack without a thread: [start, end), its guard included.
+    """A stack whose thread has ended: [start, end), its guard included.
 
-    ``kept``: the range of the word in its ``struct pthread`` that points to the table of thread-local data, a block in
-    use.
+    ``kept``: the range of the word in its ``struct pthread`` that points to the table of thread-local data. This table
+    is a block in use.
     """
 
     start: int
@@ -41,7 +41,7 @@ class EndedStack:
 
 
 def find_ended(target: Target, stacks: Sequence[Stack]) -> list[EndedStack]:
-    """Return the stacks of ended threads, ascending. ``stacks``: those of running threads."""
+    """Return the stacks of ended threads, ascending. ``stacks``: the stacks of running threads."""
     found: list[EndedStack] = []
     ends = [mapping.end for mapping in target.mappings if _may_be_stack(target, mapping.start)]
     # The kernel merges the mappings of stacks whose guards are not mappings (MADV_GUARD_INSTALL).
@@ -64,7 +64,7 @@ def _may_be_stack(target: Target, address: int) -> bool:
 
 
 def _ended_below(target: Target, alive: _Alive, end: int) -> EndedStack | None:
-    """Return the stack that ends at ``end`` if a record there says so and no living thread has it; else None."""
+    """Return the stack that ends at ``end``; None if no record says so, or if a running thread uses it."""
     if not _may_be_stack(target, end - target.machine.word):
         return None
     machine = target.machine
@@ -81,7 +81,7 @@ def _ended_below(target: Target, alive: _Alive, end: int) -> EndedStack | None:
 
 
 def _records(machine: Machine, words: Sequence[int], end: int) -> Iterator[int]:
-    """Yield the indexes of words that begin a record of a stack that ends at ``end``."""
+    """Yield the indexes of words at which a record may begin of a stack that ends at ``end``."""
     for place in range(len(words) - RECORD_WORDS + 1):
         block, size, guard = words[place : place + RECORD_WORDS]
         if block + size == end and 0 < block and guard < size < LARGEST_STACK and machine.is_paged(block, size, guard):
@@ -96,7 +96,7 @@ class _Alive:
         self._pointers = sorted(one for thread in target.threads for one in (thread.sp, thread.thread_pointer))
 
     def is_in(self, start: int, end: int) -> bool:
-        """Return whether one of their pointers points into [start, end]."""
+        """Return whether a stack pointer or thread pointer of a running thread points into [start, end]."""
         place = bisect_left(self._pointers, start)
         return place < len(self._pointers) and self._pointers[place] <= end
 
@@ -110,7 +110,7 @@ class _Alive:
         return None
 
     def number(self, descriptor: int) -> int:
-        """Return the thread's number; 0 if it ended or the number's offset is unknown."""
+        """Return the thread number in a ``struct pthread``; 0 if its thread ended, or its offset is unknown."""
         if self._number_at is None:
             return 0
         read = self._target.space.read_available(descriptor + self._number_at, 4)
@@ -118,9 +118,9 @@ class _Alive:
 
 
 def _kept(target: Target, alive: _Alive, words: Sequence[int], start: int) -> tuple[int, int] | None:
-    """Return where ``struct pthread`` points to its table of thread-local data; None if its thread is alive.
+    """Return the range of the word that points to the table of thread-local data; None if the stack's thread runs.
 
-    If no word shows where the struct begins, the whole range that was read is returned.
+    If no word shows where the ``struct pthread`` begins, all of the range that was read is returned.
     """
     machine = target.machine
     if not machine.storage.has_self_pointer:

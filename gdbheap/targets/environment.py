@@ -1,8 +1,9 @@
 """The environment with which a program was started, as the kernel put it on the first thread's stack (execve(2)).
 
-Below AT_RANDOM lie, ascending: argc, the pointers to the arguments and a null, those to the environment and a null, and
-the auxiliary vector. Above it lie the texts of the arguments, of the environment and, last, of the program's path
-(AT_EXECFN). So cores have them too. Pointers change (glibc copies GLIBC_TUNABLES, setenv moves all); the texts stay.
+Below AT_RANDOM lie, ascending: argc, the pointers to the arguments and a null, the pointers to the environment and a
+null, and the auxiliary vector. Above it lie the texts of the arguments, of the environment and, last, of the program's
+path (AT_EXECFN). So cores contain all of it too. The pointers change (glibc copies GLIBC_TUNABLES, setenv moves them
+all); the texts stay.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ MAX_TEXT = 2 << 20
 def initial_environment(target: Target) -> dict[str, str] | None:
     """Return the variables by name; None if they cannot be found or were overwritten.
 
-    Some programs write their title over them (setproctitle, PostgreSQL, nginx). Texts that cannot be read or are no
-    ``NAME=VALUE`` are left out. Up to 2.37 glibc writes zeros over the colons of GLIBC_TUNABLES, so each tunable then
-    has its own name.
+    Some programs write their title over them (setproctitle, PostgreSQL, nginx). Texts that cannot be read, or are not
+    ``NAME=VALUE``, are left out. Up to 2.37 glibc writes zeros over the colons of GLIBC_TUNABLES, so each tunable then
+    is a variable of its own.
     """
     stack, place = target.main_stack, _last_argument(target)
     if stack is None or place is None:
@@ -45,8 +46,8 @@ def initial_environment(target: Target) -> dict[str, str] | None:
 def started_as(target: Target) -> str:
     """Return the file name by which the program was started, which may be a link's; "" if unknown.
 
-    It is that of AT_EXECFN, if the first argument begins with it too. For a script, AT_EXECFN is not the interpreter,
-    and a shell may pass any first argument.
+    It is the file name in AT_EXECFN, provided that the first argument begins with this name too. For a script,
+    AT_EXECFN is not the interpreter, and a shell may pass any first argument.
     """
     with suppress(Fault):
         path = target.space.cstring(target.auxv.get(AT_EXECFN, 0), MAX_NAME).decode("utf-8", "replace")
@@ -66,7 +67,7 @@ def executed_file(target: Target) -> str:
 def _first_argument(target: Target) -> int:
     """Return the address of the first argument's text; 0 if it is not found.
 
-    It is found through argc: that many argument pointers follow, then a null.
+    It is found through argc, which is followed by so many pointers to arguments and a null.
     """
     stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)
     if stack is None:
@@ -88,8 +89,8 @@ def _words_before(target: Target, low: int, place: int) -> tuple[int, ...]:
 def _last_argument(target: Target) -> tuple[int, int] | None:
     """Return the address of the last argument's text, and the number of environment texts after it.
 
-    None if they are not found. Its pointer stands before a null, the pointers to the environment and another null,
-    which the auxiliary vector follows.
+    None if they are not found. The pointer to the last argument is followed by a null, the pointers to the environment,
+    another null and the auxiliary vector.
     """
     stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)
     if stack is None:
@@ -106,9 +107,10 @@ def _last_argument(target: Target) -> tuple[int, int] | None:
 
 
 def _vector(target: Target, words: tuple[int, ...], place: int) -> int | None:
-    """Return the index at which the auxiliary vector begins; None if it is not found.
+    """Return the index of the word at which the auxiliary vector begins; None if it is not found.
 
-    It begins with the pairs before that of AT_RANDOM that have known keys and values.
+    The vector is found by AT_RANDOM; the pairs before AT_RANDOM belong to it as long as their keys and values are
+    known.
     """
     pairs = zip(range(len(words)), words, words[1:])
     at = next((index for index, key, value in pairs if key == AT_RANDOM and value == place), None)

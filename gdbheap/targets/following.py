@@ -1,4 +1,4 @@
-"""Follow processes that run on: their threads are caught at places in their code, or at system calls."""
+"""Follow processes while they run: catch their threads at places in their code, or at system calls."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ NOT_EXECUTABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR)
 
 
 class Live(Protocol):
-    """A process that runs on, or a program that is started.
+    """A process that runs on, or a program that is started, whose calls can be followed.
 
-    ``warnings``: about it, once it is no longer followed. ``unread``: about files that were not read, so that names are
-    missing.
+    ``warnings``: texts about it, complete once it is no longer followed. ``unread``: texts about files that were not
+    read, so that names are missing.
     """
 
     machine: Machine
@@ -37,14 +37,14 @@ class Live(Protocol):
     unread: list[str]
 
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[Following]:
-        """Report each of these system calls within the block.
+        """Return a context manager that reports these system calls while its block runs.
 
-        ``waits``: a thread stays stopped until the next one is requested. ``seccomp``: go ahead even if a filter checks
-        its system calls. Raises GdbheapError.
+        ``waits``: a caught thread stays stopped until the next one is requested. ``seccomp``: go ahead even if a
+        seccomp filter checks the process's system calls. Raises GdbheapError.
         """
 
     def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
-        """Report each of these system calls within the block through a tracepoint, without stopping threads.
+        """Return a context manager that reports these system calls through a tracepoint, without stopping threads.
 
         Raises GdbheapError.
         """
@@ -74,10 +74,10 @@ class LocalProcess:
         return self._running
 
     def _hold(self) -> int:
-        """Return the descriptor through which its code is written.
+        """Return the descriptor through which the process's code is written.
 
-        It is opened before anything is read: after exec() reads may come from another program, to which this descriptor
-        does not lead.
+        It is opened before anything is read. After exec(), reads may come from another program, but this descriptor
+        never leads to that program's memory.
         """
         try:
             self._memory = self._memory or self.folder.memory()
@@ -86,30 +86,30 @@ class LocalProcess:
         return self._memory.number
 
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[Following]:
-        """Report each of these system calls that its objects make within the block."""
+        """Return a context manager that reports these system calls, as far as loaded objects make them."""
         self._clear()
         return self._followed(call_places(self.running, numbers), waits, seccomp)
 
     def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
-        """Report each of these system calls within the block through a tracepoint, without stopping threads."""
+        """Return a context manager that reports these system calls through a tracepoint, without stopping threads."""
         return traced(self.folder, numbers, with_stacks)
 
     def functions(
         self, names: Sequence[str], conditions: Sequence[Condition], seccomp: bool, limit: float = MAX_STAND
     ) -> AbstractContextManager[Following]:
-        """Report each call of these functions that meets the conditions.
+        """Return a context manager that reports each call of these functions that meets all ``conditions``.
 
-        ``limit``: the most seconds for which a thread is stopped.
+        ``limit``: the most seconds for which a caught thread is stopped.
         """
         self._clear()
         places = [place for name in names for place in function_places(self.running, name, conditions)]
         return self._followed(places, True, seccomp, limit)
 
     def _clear(self) -> None:
-        """Remove the patches of a killed run, so that only the program's own code is patched."""
+        """Remove the patches that a killed gdbheap left, so that only the program's own code is patched."""
         left = left_patches(self.running)
         if left and not _native.restore_left_patches(self.folder, self._hold(), left):
-            raise GdbheapError(f"what an earlier run left in process {self.pid} cannot be taken out now: try again")
+            raise GdbheapError(f"the patches of an earlier run in process {self.pid} cannot be removed now: try again")
 
     @contextmanager
     def _followed(
@@ -124,29 +124,29 @@ class LocalProcess:
             follower.end()
             if follower.is_unrestored:
                 self.warnings.append(
-                    f"the code of process {self.pid} is still changed: a thread of it sleeps uninterruptibly (state D,"
-                    " as the parent in a vfork); a process that stays behind (gdbheap guard) puts the code back once it"
-                    " can"
+                    f"the code of process {self.pid} is still patched, because one of its threads sleeps"
+                    " uninterruptibly (state D, such as the parent in a vfork); a guard process (gdbheap guard) stays"
+                    " and removes the patches once it can"
                 )
 
 
 def planned_for(running: Running, places: Sequence[Place], seccomp: bool) -> Plan:
-    """Return how places of a process are patched. Raises NotPermitted, Unsupported."""
+    """Return the patches for these places of a process. Raises NotPermitted, Unsupported."""
     pid = running.pid
     try:
         status = running.folder.status()
-        # The kernel refuses this for the same reasons as reading memory.
+        # The kernel refuses this read for the same reasons as reading memory.
         running.folder.read("maps", 1)
     except OSError as error:
         raise refusal.explain(running.folder, error) from None
     if status.get("Seccomp", "0") != "0" and not seccomp:
         raise NotPermitted(
-            f"process {pid} runs under a seccomp filter, which may block the signal that gdbheap uses to"
-            " follow its threads, or kill the process for it: --seccomp goes ahead anyway"
+            f"process {pid} runs under a seccomp filter, which may block the signal that gdbheap needs to"
+            " follow its threads, or may kill the process because of it: --seccomp follows it anyway"
         )
     planned = plan(running, places, int(status.get("SigCgt", "0"), 16))
     if not planned.patches:
-        reason = planned.refused[0][1] if planned.refused else "no object that is loaded has the code to look at"
+        reason = planned.refused[0][1] if planned.refused else "no loaded object contains the code to follow"
         raise Unsupported(f"process {pid} cannot be followed: {reason}")
     return planned
 
@@ -157,19 +157,19 @@ def _start(follower: _native.Follower, folder: ProcessFolder) -> None:
     except (OSError, TimeoutError) as error:
         if isinstance(error, OSError) and error.errno == errno.EBUSY:
             raise Unsupported(
-                f"process {folder.pid} cannot be followed: another process shares its memory (CLONE_VM), and may run"
-                " the code that would be changed"
+                f"process {folder.pid} cannot be followed: another process shares its memory (CLONE_VM) and may run"
+                " the code that gdbheap would patch"
             ) from error
         if isinstance(error, TimeoutError) and error.errno is None:
             raise Unsupported(
-                f"process {folder.pid} cannot be followed now, because its code is changed only while it stands, and"
-                f" {error}, as one that sleeps uninterruptibly (state D) or runs that code: try again"
+                f"process {folder.pid} cannot be followed now: gdbheap patches its code only while it is stopped, and"
+                f" {error} (perhaps it sleeps uninterruptibly, state D, or runs that code): try again"
             ) from error
         raise refusal.explain(folder, error) from error
 
 
 class Program:
-    """A program that is started, with all processes that it starts; each call of any of them is reported."""
+    """A program that gdbheap starts, with all processes that it starts. The system calls of all are reported."""
 
     machine = X86_64
     pid = folder = None
@@ -181,7 +181,7 @@ class Program:
 
     @contextmanager
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> Iterator[Following]:
-        """Start it, and report its calls within the block. If it has not ended by then, it runs on."""
+        """Start the program, and report its system calls within the block. If it has not ended by then, it runs on."""
         words = [os.fsencode(word) for word in self.words]
         follower = _native.Follower.of_program(words, list(numbers), waits, MAX_STAND)
         try:
@@ -191,13 +191,15 @@ class Program:
             follower.end()
             if follower.started and follower.finish != "gone":
                 self.warnings.append(
-                    f"process {follower.started} runs on, and what it started: a process that stays behind (gdbheap"
-                    " guard) lets their calls pass"
+                    f"process {follower.started} runs on, and so do the processes that it started: a guard process"
+                    " (gdbheap guard) stays and lets their calls pass"
                 )
 
     def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
         """Raise UsageError: tracepoints need a process that runs already."""
-        raise UsageError("--perf is about a process that runs: give its id, or leave --perf out for a command")
+        raise UsageError(
+            "--perf needs a process that runs already: give its id, or leave out --perf to start a command"
+        )
 
     def _start(self, follower: _native.Follower) -> None:
         try:

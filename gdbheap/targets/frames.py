@@ -24,10 +24,10 @@ _KNOWN: WeakKeyDictionary[ElfFile, Functions] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame [start, end) on a stack, with its function by name or as ``object+0x1234``.
+    """A frame [start, end) on a stack.
 
-    ``counter``: the address in the function. ``saved``: the registers (DWARF numbers) that it saves for its callers, by
-    the address where it saved them.
+    ``function``: its function, by name or as ``object+0x1234``. ``counter``: the address in the function. ``saved``:
+    the callee-saved registers (DWARF numbers) that the function saved, by the address at which it saved each.
     """
 
     start: int
@@ -60,10 +60,11 @@ def frames_of(target: Target, thread: Thread) -> list[Frame]:
 
 
 def frame_of_variable(frames: Sequence[Frame], place: int, word: Callable[[int], int]) -> Frame | None:
-    """Return the frame whose function owns the variable at ``place``.
+    """Return the frame whose function owns the variable at the address ``place``.
 
-    That is the frame that contains it, or the caller's if the word is a register saved for a caller. None if no frame
-    contains it, or the register's owner is unknown. ``word`` reads the stack.
+    This is the frame that contains the address. But if the word there is a saved register, the variable belongs to the
+    caller that set this register. None if no frame contains the address, or that caller is unknown. ``word`` reads the
+    stack.
     """
     numbers = [number for number, frame in enumerate(frames) if frame.start <= place < frame.end]
     if not numbers:
@@ -73,9 +74,9 @@ def frame_of_variable(frames: Sequence[Frame], place: int, word: Callable[[int],
 
 
 def frame_of_register(frames: Sequence[Frame], register: int, value: int, word: Callable[[int], int]) -> Frame | None:
-    """Return the first frame, innermost first, whose function put ``value`` into a callee-saved register.
+    """Return the innermost of ``frames`` whose function put ``value`` into a callee-saved register.
 
-    Such a function saved another value that its callers had there. None if there is none.
+    Such a function saved another value of this register before, for its callers. None if there is none.
     """
     for frame in frames:
         places = [place for place, number in frame.saved.items() if number == register]
@@ -92,7 +93,7 @@ def register_numbers(registers: Sequence[int]) -> dict[int, int]:
 def function_at(target: Target, address: int, names: dict[int, Functions]) -> str:
     """Return the function at an address: by name, as ``object+0x1234``, or as a number outside all objects.
 
-    ``names`` caches the functions of objects by their base; it is extended.
+    ``names``: the functions of objects that are known already, by the object's base; others are added.
     """
     loaded = target.object_of(address)
     if loaded is None:

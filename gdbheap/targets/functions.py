@@ -31,9 +31,10 @@ class Functions:
     """The functions of one file, by linked address."""
 
     def __init__(self, file: BinaryIO | None, build_id: str | None, room: SymbolRoom | None = None) -> None:
-        """Read the tables; a damaged ELF image has none.
+        """Read the tables; a damaged ELF image gives none.
 
-        ``build_id``: hex digits, for the search of a debug file. ``room``: for the symbols of all files of the target.
+        ``build_id``: hex digits, to find a separate debug file. ``room``: limits the symbols of all files of the
+        target.
         """
         room = room or SymbolRoom()
         tables = _tables(file, room) if file is not None else []
@@ -45,7 +46,7 @@ class Functions:
     def find(self, address: int) -> str | None:
         """Return the name of the function at a linked address; None if none is known.
 
-        Of several names for one address the plainest is taken: ``read``, not ``__libc_read``.
+        If an address has several names, the plainest is returned: ``read``, not ``__libc_read``.
         """
         names = self._symbols.function(address)
         plain = min(names, key=lambda name: (len(name) - len(name.lstrip("_")), len(name), name), default=None)
@@ -54,7 +55,7 @@ class Functions:
 
 @lru_cache(maxsize=10_000)
 def readable(symbol: str) -> str:
-    """Return a linker's name in readable form."""
+    """Return a linker's symbol name in readable form."""
     symbol = _COLD.sub("", symbol)
     if not symbol.startswith(("_Z", "_R")):
         return symbol
@@ -63,7 +64,7 @@ def readable(symbol: str) -> str:
 
 
 def _tables(stream: BinaryIO, room: SymbolRoom, is_unpacked: bool = False) -> list[tuple[bytes, bytes]]:
-    """Return (symbols, names) of each symbol table. A packed file inside another one contains no third."""
+    """Return (symbols, names) of each symbol table. A packed table inside a packed table is not read."""
     found: list[tuple[bytes, bytes]] = []
     with suppress(ValueError, OSError, lzma.LZMAError, MemoryError):
         sections = SectionTable(stream)
@@ -75,6 +76,6 @@ def _tables(stream: BinaryIO, room: SymbolRoom, is_unpacked: bool = False) -> li
 
 
 def _unpacked(packed: bytes, room: SymbolRoom) -> bytes:
-    """Return the unpacked symbol file, up to a proportionate size. Raises what lzma raises."""
+    """Unpack a packed symbol file, up to UNPACKED_RATIO times its size. Raises what lzma raises."""
     decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
     return decoder.decompress(packed, min(room.left, UNPACKED_RATIO * len(packed)))

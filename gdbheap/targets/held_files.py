@@ -9,9 +9,9 @@ FILE_LIMIT = 400
 
 
 class HeldFiles:
-    """Files for a Space, no more than may be open at once.
+    """Files for a Space, at most as many as may be open at once.
 
-    They are held until the Space has opened them, so that they cannot be replaced meanwhile.
+    They are held open until the Space has opened them, so that they cannot be replaced meanwhile.
     """
 
     def __init__(self) -> None:

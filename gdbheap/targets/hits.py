@@ -17,7 +17,7 @@ PARTING_SECONDS = 1.0
 
 
 class Hit(Protocol):
-    """A thread that was caught."""
+    """A thread that was caught at a place in the code, or at a system call."""
 
     @property
     def pid(self) -> int:
@@ -29,24 +29,23 @@ class Hit(Protocol):
 
     @property
     def place(self) -> int | None:
-        """The index into ``Following.what``; None: the process runs another program from now on."""
+        """The index of the place in ``Following.what``; None if the process runs another program from now on."""
 
     @property
     def registers(self) -> Sequence[int]:
-        """Its registers at the place (``struct user_regs_struct``)."""
+        """The thread's registers at the place (``struct user_regs_struct``)."""
 
     @property
     def stack(self) -> bytes | None:
-        """The bytes at its stack pointer at that time; None if it is still stopped there, or stacks were not
-        requested."""
+        """The bytes at the thread's stack pointer; None if it is still stopped there, or no stacks were requested."""
 
     @property
     def doubtful(self) -> bool:
-        """Whether ``Follower.maps`` may or may not reflect its call, as it ran while they were read."""
+        """Whether it is unknown if ``Follower.maps`` includes this call's effect: it ran while they were read."""
 
 
 class Follower(Protocol):
-    """Catches the threads: the native follower, or gdb."""
+    """What catches the threads: the native follower, or gdb."""
 
     def next(self, seconds: float) -> Hit | None:
         """Return the next caught thread, which stays stopped until this is called again.
@@ -55,15 +54,18 @@ class Follower(Protocol):
         """
 
     def end(self) -> None:
-        """Restore the code and let the process go. A started program runs on."""
+        """Restore the process's code and release the process. A started program runs on."""
 
     @property
     def finish(self) -> str:
-        """Why no thread will come any more: "gone", "exec" or "asked"; "" while one may come."""
+        """Why no more threads will be caught: "gone" (the process ended), "exec" (it runs another program) or "asked".
+
+        "" while threads may still be caught.
+        """
 
     @property
     def descriptor(self) -> int:
-        """The descriptor that poll(2) reports once a thread was caught; -1 without one."""
+        """The descriptor that poll(2) reports once a thread was caught; -1 if there is none."""
 
     @property
     def hits(self) -> int:
@@ -71,7 +73,7 @@ class Follower(Protocol):
 
     @property
     def lost(self) -> int:
-        """How many calls were lost, as far as known; final once it has ended."""
+        """How many calls were lost, as far as known; final once following has ended."""
 
     @property
     def stood(self) -> float:
@@ -83,7 +85,7 @@ class Follower(Protocol):
 
     @property
     def maps(self) -> tuple[bytes, bytes]:
-        """``/proc/PID/maps`` at the start and, once it has ended, at the end; empty if the process is gone."""
+        """``/proc/PID/maps`` at the start and, once following has ended, at the end; empty if the process is gone."""
 
     @property
     def status(self) -> int | None:
@@ -91,13 +93,13 @@ class Follower(Protocol):
 
 
 class Following(NamedTuple):
-    """Threads that are being caught.
+    """A process whose threads are being caught.
 
-    ``what`` names the places: the number of a system call, or a function. ``refused`` are the places that cannot be
-    watched, with the reasons. ``stay``, if the process is to stay stopped afterwards, leaves the last caught thread
-    there, as if it had been stopped at that place. ``longest_wait``: the most seconds of one wait for a thread, so that
-    other events are noticed. ``wait``, if a program was started: waits at most that many seconds for its end and that
-    of all that it started, and returns whether they ended.
+    ``what`` names the places: the number of a system call, or a function. ``refused``: the places that cannot be
+    watched, each with the reason. ``stay``: None, or a function that leaves the process stopped afterwards, with the
+    last caught thread at its place. ``longest_wait``: the most seconds to wait for a thread at a time, so that other
+    events are noticed. ``wait``: None, or for a started program a function that waits at most so many seconds until the
+    program and all processes that it started have ended, and returns whether they have.
     """
 
     follower: Follower
@@ -108,9 +110,10 @@ class Following(NamedTuple):
     wait: Callable[[float], bool] | None = None
 
     def seen(self, duration: float | None, is_over: Callable[[], bool]) -> Iterator[Hit]:
-        """Yield the threads as they come.
+        """Yield the caught threads as they come.
 
-        It ends after ``duration`` seconds (None: when nothing more comes), or once ``is_over`` returns True.
+        Ends after ``duration`` seconds (None: no limit), when no more threads will come, or once ``is_over`` returns
+        True.
         """
         end = None if duration is None else time.monotonic() + duration
         while not is_over():
@@ -124,7 +127,7 @@ class Following(NamedTuple):
                 return
 
     def end(self, is_told: Callable[[], bool]) -> None:
-        """Let the process go. A started program is waited for until ``is_told`` returns True, then a moment more.
+        """Release the process. A started program is waited for until ``is_told`` returns True, and then a moment more.
 
         Raises KeyboardInterrupt.
         """
@@ -136,5 +139,5 @@ class Following(NamedTuple):
         self.follower.end()
 
     def place(self, hit: Hit) -> int | str | None:
-        """Return what a thread did; None: it runs another program from now on."""
+        """Return the system call or function at which a thread was caught; None if the process runs another program."""
         return None if hit.place is None else self.what[hit.place]

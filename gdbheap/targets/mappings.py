@@ -43,8 +43,8 @@ class Mapping:
     """One mapping. ``start``, ``end`` and ``offset`` (in the file) are bytes; ``perms`` is like ``rw-p``.
 
     ``path`` is ``""`` for unnamed anonymous memory, else what the kernel prints: ``[heap]``, ``/usr/lib/x.so``, ``/x
-    (deleted)``. ``rss`` and ``swap`` are bytes from ``smaps``, None if that was not read (the target's pages show them
-    too). A core has neither ``device`` nor ``inode`` (``00:00`` and 0).
+    (deleted)``. ``rss`` and ``swap`` are bytes from ``smaps``; None if ``smaps`` was not read (the target's pages show
+    residency too). A mapping of a core has neither ``device`` nor ``inode`` (``00:00`` and 0).
     """
 
     start: int
@@ -64,49 +64,49 @@ class Mapping:
 
     @property
     def readable(self) -> bool:
-        """Whether the program itself may read it."""
+        """Whether the program itself may read the mapping."""
         return self.perms[0] == "r"
 
     @property
     def writable(self) -> bool:
-        """Whether the program itself may write it."""
+        """Whether the program itself may write to the mapping."""
         return self.perms[1] == "w"
 
     @property
     def executable(self) -> bool:
-        """Whether the program may run code in it."""
+        """Whether the program may run code in the mapping."""
         return self.perms[2] == "x"
 
     @property
     def is_kernels(self) -> bool:
-        """Whether the kernel mapped it for itself, not a program or library."""
+        """Whether the kernel created the mapping for itself, and not a program or library."""
         return self.path.startswith(KERNELS)
 
     @property
     def private(self) -> bool:
-        """Whether writes stay in this process (copy on write)."""
+        """Whether the process's writes to the mapping stay in the process (copy on write)."""
         return self.perms[3] == "p"
 
     @property
     def anonymous(self) -> bool:
-        """Whether no file backs it.
+        """Whether no file backs the mapping.
 
-        That means no inode and no path (System V memory may have inode 0 but has a path), or huge pages mapped without
+        This means no inode and no path (System V memory may have inode 0 but has a path), or huge pages mapped without
         a file (MAP_HUGETLB).
         """
         return (self.inode == 0 and not self.path.startswith("/")) or self.path == HUGE_PAGES
 
     def is_shared_memory(self, devices: Collection[str] = ()) -> bool:
-        """Return whether it is shared and no file on a disk backs it.
+        """Return whether the mapping is shared and no file on a disk backs it.
 
-        ``devices``: those of memory-only file systems.
+        ``devices``: the devices of memory-only file systems.
         """
         is_memory = not self.path.startswith("/") or self.path.startswith(MEMORY_FILES) or self.device in devices
         return not self.private and (self.anonymous or is_memory)
 
     @property
     def untouched(self) -> bool:
-        """Whether it is anonymous memory without a page according to ``smaps``; False if that was not read."""
+        """Whether the mapping is anonymous and has no page according to ``smaps``; False if that was not read."""
         return self.anonymous and self.rss == 0 and self.swap == 0
 
     @property
@@ -119,7 +119,7 @@ class Mapping:
 
 
 class Mappings:
-    """Mappings by address; disjoint, as the kernel keeps them."""
+    """The mappings of an address space, by address and disjoint, as the kernel keeps them."""
 
     def __init__(self, mappings: Iterable[Mapping] = ()) -> None:
         self._mappings = sorted(mappings, key=lambda mapping: mapping.start)
@@ -151,7 +151,7 @@ class Mappings:
         return joined([(one.start, one.end) for one in self._mappings if one.anonymous and one.writable])
 
     def ranges(self) -> list[tuple[int, int]]:
-        """Return (start, end) with touching neighbours joined: far fewer ranges in a fragmented address space."""
+        """Return (start, end) with touching mappings joined: far fewer ranges in a fragmented address space."""
         return joined([(mapping.start, mapping.end) for mapping in self._mappings])
 
 
@@ -186,19 +186,19 @@ def parse_locked(text: bytes) -> Ranges:
 
 
 def parse_lazy(text: bytes) -> list[tuple[int, int, int]]:
-    """Return (start, end, bytes freed by MADV_FREE) of the mappings of ``/proc/PID/smaps`` that have some."""
+    """Return (start, end, bytes) of the mappings in ``/proc/PID/smaps`` with pages that MADV_FREE freed."""
     return _sizes(_LAZY_LINE, text)
 
 
 def parse_huge(text: bytes) -> list[tuple[int, int, int]]:
-    """Return (start, end, bytes in transparent huge pages) of the mappings of ``/proc/PID/smaps`` that have some."""
+    """Return (start, end, bytes) of the mappings in ``/proc/PID/smaps`` with transparent huge pages."""
     return _sizes(_HUGE_LINE, text)
 
 
 def parse_written(text: bytes) -> list[tuple[int, int, int]]:
-    """Return (start, end, bytes in anonymous pages) of the mappings of ``/proc/PID/smaps`` that have some.
+    """Return (start, end, bytes) of the mappings in ``/proc/PID/smaps`` with anonymous pages.
 
-    In a private mapping of a file these are the pages that the process wrote to.
+    In a private mapping of a file, these are the pages that the process wrote to.
     """
     return _sizes(_WRITTEN_LINE, text)
 

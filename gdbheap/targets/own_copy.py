@@ -24,12 +24,12 @@ __all__ = ["OwnCopy", "ThreadId"]
 
 SOURCE = "pages of a copy"
 NO_REGISTERS = (
-    "taken from inside: no registers and stack pointers are known, so that all words of each thread's stack count as in"
-    " use, and no stack of C can be unwound"
+    "the program read itself from inside, so registers and stack pointers are unknown: all words of each thread's stack"
+    " count as in use, and no stack of C functions can be unwound"
 )
 NOT_RESIDENT = (
-    "which pages of files and of shared memory are resident is not known: the program keeps others from its own files"
-    " in /proc (it is not dumpable), and fork does not copy these pages"
+    "it is unknown which pages of files and of shared memory are resident: the program is not dumpable, so its files in"
+    " /proc cannot be read, and fork() does not copy these pages"
 )
 
 
@@ -41,10 +41,10 @@ class ThreadId(NamedTuple):
 
 
 class OwnCopy(Process):
-    """A program's copy of itself.
+    """A copy that a program made of itself.
 
-    ``memory``: a descriptor of its memory; ``threads``: the Python threads that the program knew. Raises NoTarget,
-    NotPermitted, OSError.
+    ``memory``: an open descriptor of the copy's memory; ``threads``: the Python threads that the program knew. Raises
+    NoTarget, NotPermitted, OSError.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class OwnCopy(Process):
     def _read_books(self) -> None:
         self.mappings = parse_maps(self._folder.read("maps", procfs.TABLE_LIMIT))
         if not len(self.mappings):
-            raise NoTarget("the copy has ended: memory ran out, or the program did")
+            raise NoTarget("the copy has ended, because memory ran out or the program ended")
         with suppress(OSError):
             self.auxv = procfs.parse_auxv(self.machine, self._folder.read("auxv"))
         ranges = ((mapping.start, mapping.end) for mapping in self.mappings)
@@ -82,7 +82,7 @@ class OwnCopy(Process):
         self.threads = [self._thread(registers) for registers in self._standing]
 
     def _copy_at_once(self) -> None:
-        """Read all memory in one go if there is room for it, because many small reads follow."""
+        """Read all memory in one go if there is room for it, because many small reads will follow."""
         assert self.pages is not None
         ranges, _shared = ranges_to_copy(self._readable)
         counts = [self.pages.count(start, end) for start, end in ranges]
@@ -92,7 +92,7 @@ class OwnCopy(Process):
                 self.space.capture(ranges, Room(size), [], "")
 
     def _merged(self) -> Pages:
-        """Return the copy's private pages, together with the program's pages of files and shared memory."""
+        """Return the copy's pages of private memory, together with the program's pages of files and shared memory."""
         mine = [mapping for mapping in self.mappings if mapping.private and mapping.anonymous]
         others = [mapping for mapping in self.mappings if not (mapping.private and mapping.anonymous)]
         own = self._find_pages(self._folder.path("pagemap"), self._ranges([*mine, *others]))
@@ -108,7 +108,7 @@ class OwnCopy(Process):
         return Pages.from_runs(self.machine, sorted(runs))
 
     def _ranges(self, mappings: Iterable[Mapping]) -> Ranges:
-        """Return the ranges of the mappings, ascending, without the kernel's own."""
+        """Return the ranges of the mappings, ascending, without the kernel's own mappings."""
         end = self.machine.kernel_start
         return sorted((mapping.start, mapping.end) for mapping in mappings if mapping.end < end)
 
@@ -121,7 +121,7 @@ class OwnCopy(Process):
         return Rss(resident, swapped, SOURCE, anonymous=known.anonymous, huge=known.huge, lazy=known.lazy)
 
     def _wiped(self) -> Ranges:
-        """Return the memory that the copy lacks because the program asked for it (MADV_WIPEONFORK), with a warning.
+        """Return the ranges that are empty in the copy at the program's request (MADV_WIPEONFORK), and warn of them.
 
         The warning also counts memory that was not copied at all (MADV_DONTFORK).
         """
@@ -135,18 +135,18 @@ class OwnCopy(Process):
             self.partial = True
             size = sum(end - start for start, end in left_out)
             self._unread.append(
-                f"{size:,} bytes in {len(left_out)} ranges are not in the copy (MADV_DONTFORK, MADV_WIPEONFORK): what"
-                " they hold is missing"
+                f"{size:,} bytes in {len(left_out)} ranges are not in the copy (MADV_DONTFORK, MADV_WIPEONFORK):"
+                " their contents are missing"
             )
         return wiped
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return None, as the copy shares all its pages."""
+        """Return None, because the copy shares all its pages with the program."""
         return None
 
 
 def _read(program: ProcessFolder, path: str) -> bytes:
-    """Return a file of the program, or of the kernel. Raises OSError."""
+    """Return the contents of a file: below the program's folder in /proc, or elsewhere. Raises OSError."""
     own = f"{procfs.PROC}/{program.pid}/"
     if path.startswith(own):
         return program.read(path[len(own) :])

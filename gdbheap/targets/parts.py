@@ -12,7 +12,7 @@ from gdbheap.targets.target import Target
 __all__ = ["Part", "Parts", "part"]
 
 T = TypeVar("T")
-TRUNCATED = "the core is truncated, and what this needs may be cut off"
+TRUNCATED = "the core is truncated, and the data needed here may be cut off"
 
 
 class Parts:
@@ -23,7 +23,7 @@ class Parts:
         self._failures: dict[str, tuple[type[GdbheapError], str]] = {}
 
     def read(self, name: str, make: Callable[[], T]) -> T:
-        """Return the part of that name, made by ``make``. If it failed before, raise the same error again."""
+        """Return the part with this name, made by ``make``. If that failed before, raise the same error again."""
         if name in self._failures:
             kind, message = self._failures[name]
             raise kind(message)
@@ -32,32 +32,32 @@ class Parts:
         try:
             return make()
         except _native.Fault as fault:
-            missing = Unsupported(f"{name} cannot be read: nothing is at {fault.args[0]:#x}")
+            missing = Unsupported(f"{name} cannot be read: no memory at {fault.args[0]:#x}")
             raise self._failed(name, missing) from fault
         except GdbheapError as error:
             raise self._failed(name, self._cut_short(error)) from error
 
     def has(self, attribute: str) -> bool:
-        """Return whether the part of that attribute was read."""
+        """Return whether the part that is this attribute has been read."""
         return attribute in vars(self)
 
     def _failed(self, name: str, error: GdbheapError) -> GdbheapError:
-        """Return a new error of that kind, with only the text kept.
+        """Remember an error, and return a new one of the same kind with the same text.
 
-        An error with its traceback would refer to this object and keep the target's files open.
+        The old one's traceback would refer to this object and keep the target's files open.
         """
         self._failures[name] = type(error), str(error)
         return type(error)(str(error))
 
     def _cut_short(self, error: GdbheapError) -> GdbheapError:
-        """Return the error, which says so if a core is truncated: the missing part may have had the data."""
+        """Return the error; if a core is truncated, with a note that the cut-off part may have contained the data."""
         if not self.target.partial or isinstance(error, NotAPython) or str(error).startswith(TRUNCATED):
             return error
         return type(error)(f"{TRUNCATED}: {error}")
 
 
 class Part(Generic[T]):
-    """A descriptor for a part of an object. Once read, the part replaces it as the object's attribute."""
+    """A descriptor for a part of an object. Once the part is read, it is the object's attribute instead."""
 
     def __init__(self, name: str, make: Callable[[Any], T]) -> None:
         self._name, self._make, self.__doc__ = name, make, make.__doc__
@@ -78,5 +78,5 @@ class Part(Generic[T]):
 
 
 def part(name: str) -> Callable[[Callable[[Any], T]], Part[T]]:
-    """Make a method a part, which errors call ``name``."""
+    """Return a decorator that makes a method a part, which error messages call ``name``."""
     return lambda make: Part(name, make)

@@ -1,8 +1,8 @@
 """A live process as a target, through ``/proc/PID``.
 
 ``Process`` only reads and stops nothing; in gdb the process is stopped already. ``stopped`` is for the shell: it
-prepares, stops every thread, reads, and releases the threads however its block ends. Absent pages are never read from
-the process, as the kernel would then allocate them.
+prepares, stops every thread, lets its block read, and releases the threads however the block ends. Absent pages are
+never read from the process, because the kernel would allocate them.
 """
 
 from __future__ import annotations
@@ -47,26 +47,28 @@ LONGER_STOP = 60
 # Shared memory up to this size is copied too; it gets half of the spare bytes.
 MAX_SHARED_COPY = SPARE_BYTES // 2
 UNCOLLECTED = (
-    "the copy could not be collected: it stays a zombie of the process (a process id, no memory) until that ends"
+    "the ended copy could not be reaped: until the process ends, it stays a zombie (a process id without memory)"
 )
-LEFT = "the copy has not ended yet: a file system keeps it, or it is large; process {} waits for that, and ends then"
+LEFT = (
+    "the copy has not ended yet (a file system delays it, or it is large); process {} waits for its end, then ends too"
+)
 NO_SCAN = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
 MAX_PAGEMAP = 4 << 30
-# Up to this RSS, summing it again takes the kernel some tens of milliseconds.
+# Up to this RSS, the kernel takes some tens of milliseconds to sum it again.
 MAX_SUMMED = 8 << 30
 MAX_SHARING = 1 << 30
 DELETED = " (deleted)"
 ARGUMENTS_BYTES = 4 << 10
 # The index of a missing file: its pages are absent.
 NO_FILE = (1 << 31) - 1
-# A process has one or two such files. One that maps more may only want to make gdbheap read them.
+# A process has one or two such files. A process that maps more may only want to make gdbheap read them.
 MAX_SYMBOL_FILES = 8
 SYMBOL_FILES = ("libc.so", "libc-", "libpython")
 UNREADABLE = ("[vvar", "[vsyscall]")
 
 
 class Registers(NamedTuple):
-    """A stopped thread's registers, read by something other than the native half."""
+    """A stopped thread's registers, read by something other than the native code."""
 
     tid: int
     thread_pointer: int
@@ -78,7 +80,7 @@ class Registers(NamedTuple):
 class MappingRow(NamedTuple):
     """How ``Space.for_process`` reads the bytes [start, end).
 
-    ``kind`` is one of the kinds above; ``file`` the index of a file (-1: none), read from ``offset`` on.
+    ``kind``: PRIVATE_ANONYMOUS to PRESENT above; ``file``: the index of a file, read from ``offset`` on (-1: no file).
     """
 
     start: int
@@ -89,16 +91,16 @@ class MappingRow(NamedTuple):
 
 
 def _rollup(folder: ProcessFolder) -> Rss | None:
-    """Return the sums over all mappings, with shared memory, which only ``status`` has. Raises OSError."""
+    """Return the sums of ``smaps_rollup``, with resident shared memory, which only ``status`` has. Raises OSError."""
     found = procfs.parse_rollup(folder.read("smaps_rollup"))
     return found and replace(found, shmem=procfs.kib(folder.status().get("RssShmem")))
 
 
 class Preparation:
-    """What can be read of a process while it still runs: build-ids and symbols of its files, names of its threads.
+    """Data of a process that can be read while it still runs: build-ids and symbols of its files, names of its threads.
 
-    ``sums``: its resident memory, if requested; valid later if its pages still add up to it. Raises NoTarget,
-    NotPermitted or Unsupported for a process that can never be read.
+    ``sums``: its resident memory, if ``add_up`` was called; used later if the pages found then still add up to it.
+    Raises NoTarget, NotPermitted or Unsupported for a process that can never be read.
     """
 
     def __init__(self, process: Named) -> None:
@@ -114,7 +116,7 @@ class Preparation:
         self.thread_names = {tid: self.folder.thread_name(tid) for tid in _quiet_tasks(self.folder)}
 
     def _read(self, path: str) -> bytes:
-        """Return a file of the process, or of the kernel. Raises OSError."""
+        """Return the contents of a file: below the process's folder in /proc, or elsewhere. Raises OSError."""
         own = f"/proc/{self.folder.pid}/"
         if path.startswith(own):
             return self.folder.read(path[len(own) :])
@@ -122,9 +124,9 @@ class Preparation:
             return stream.read(procfs.TEXT_LIMIT)
 
     def add_up(self) -> None:
-        """Read ``sums``. The kernel walks all pages for them, 20 ms per GiB.
+        """Read ``sums``, for which the kernel walks all pages (20 ms per GiB).
 
-        If the process does little, it does not have to be stopped for that.
+        If the memory of the process hardly changes, this does not have to be done while it is stopped.
         """
         with suppress(OSError):
             self.sums = _rollup(self.folder)
@@ -148,17 +150,17 @@ class Preparation:
 
 
 class Process(Target):
-    """A live process, as it is now. It must be stopped while it is read, or the data is inconsistent.
+    """A live process, as it is now. Its data is consistent only if it is stopped while it is read.
 
-    ``threads`` come from whatever stopped it. With ``memory_refused`` (the reason) no memory is read; mappings and
-    residency still are. ``holder`` is our stop or copy of it: once a stop ends, nothing more is read. ``memory_of``:
-    the copy whose memory is read instead; it shares all pages, so it is unknown which other processes share them.
-    ``books_read`` is called after ``/proc`` was read and before anything else; the ranges that it returns are absent.
-    ``room``: its private memory is copied into that if it fits, and the process is released. Raises NoTarget,
-    NotPermitted, OSError.
+    ``threads``: the threads' registers, from whatever stopped the process. ``memory_refused``: the reason for which no
+    memory is read; mappings and residency are read anyway. ``holder``: gdbheap's stop or copy of the process; once a
+    stop has ended, nothing more is read. ``memory_of``: the copy whose memory is read instead; the copy shares all
+    pages, so it is unknown which other processes share them. ``books_read``: called after ``/proc`` was read and before
+    anything else; the ranges that it returns count as absent. ``room``: where to copy the private memory if it fits, so
+    that the process is released early. Raises NoTarget, NotPermitted, OSError.
     """
 
-    # A descriptor of its memory, if one is open already.
+    # A descriptor of the process's memory, if one is open already.
     _memory: int | None = None
 
     def __init__(
@@ -190,15 +192,19 @@ class Process(Target):
         self._capture(room)
         self.objects = find_objects(self.machine, self.mappings, self.space, self._ready.files, self._candidates)
         if self.rss.swap and self.refusal is None:
-            self.warnings.append(f"{self.rss.swap:,} bytes are swapped out: reading them brings them back into memory")
+            self.warnings.append(
+                f"{self.rss.swap:,} bytes are swapped out: gdbheap brings them back into memory by reading them"
+            )
         self._tell_unstopped()
         self.warnings += self._systems.warnings
 
     def _read_books(self) -> None:
-        """Read all data of ``/proc`` that must be consistent with each other."""
+        """Read all data from ``/proc`` that must belong to the same moment."""
         self.mappings = parse_maps(self._folder.read("maps", procfs.TABLE_LIMIT))
         if not len(self.mappings):
-            raise NoTarget(f"process {self.pid} has no memory any more: it is ending; give a core if it leaves one")
+            raise NoTarget(
+                f"process {self.pid} has no memory any more, because it is ending: give a core, if it leaves one"
+            )
         with suppress(OSError):
             self.auxv = procfs.parse_auxv(self.machine, self._folder.read("auxv"))
         ranges = ((mapping.start, mapping.end) for mapping in self.mappings)
@@ -209,7 +215,7 @@ class Process(Target):
         self.threads = [self._thread(registers) for registers in self._standing]
 
     def _capture(self, room: Room | None) -> None:
-        """Copy the private memory and small shared mappings, if they fit, and release the process or its clone."""
+        """Copy the private memory and small shared mappings, if they fit; then release the process or end its copy."""
         holder = self._holder
         if room is None or holder is None or self.refusal is not None:
             return
@@ -223,8 +229,8 @@ class Process(Target):
             self.warnings += end_copy(holder)
         if self.space.left_out:
             self.warnings.append(
-                f"{self.space.left_out:,} bytes without pointers are not in the copy of its memory, for which there is"
-                " too little room: what they hold is missing, and damage is not listed (--clone reads them)"
+                f"{self.space.left_out:,} bytes without pointers did not fit into the copy of the process: their"
+                " contents are missing, and damage is not listed (--clone reads them)"
             )
 
     @property
@@ -232,24 +238,24 @@ class Process(Target):
         """Why data is missing, if the process was released before all that the answer needs was read; else None."""
         holder = self._holder
         if holder is not None and self.is_copied and self.space.is_shared_lost:
-            return "the process ended before its shared memory was read: what leads through shared memory is missing"
+            return "the process ended before its shared memory was read: references through shared memory are missing"
         if holder is None or not holder.missed:
             return None
         if isinstance(holder, Frozen):
             return (
-                "the copy was killed while it was read, as it is when memory runs out: what had not been read by then"
-                " is missing, and damage is not listed, because it may be no more than that"
+                "the copy was killed while it was read (perhaps memory ran out): all that had not been read by then is"
+                " missing, and damage is not listed, because missing data looks like damage"
             )
         if not holder.expired:
             return None
         return (
-            f"the process was let go after {holder.seconds or 0:.1f} s (--max-stop): what had not been read by then is"
-            " missing, and damage is not listed, because it may be no more than that"
+            f"the process was let go after {holder.seconds or 0:.1f} s (--max-stop): all that had not been read by then"
+            " is missing, and damage is not listed, because missing data looks like damage"
         )
 
     @property
     def finishing(self) -> list[str]:
-        """The options that give a command more time; empty for a copy, which has no time limit."""
+        """The options that give a command more time than this one had; empty for a copy, which has no time limit."""
         holder = self._holder
         if not isinstance(holder, Stop) or not holder.expired:
             return []
@@ -261,27 +267,27 @@ class Process(Target):
             names = ", ".join(str(tid) for tid in unstopped[:5])
             self.warnings.append(
                 f"thread {names} sleeps uninterruptibly in the kernel (state D) and was not stopped: its registers are"
-                " unknown, and what it or a child that shares its memory (vfork) writes meanwhile may look torn"
+                " unknown, and data that it or a vfork child of it writes meanwhile may be read half-written"
             )
 
     @property
     def folder(self) -> ProcessFolder:
-        """The process's folder in ``/proc``, held since it was named."""
+        """The process's folder in ``/proc``, held open since the process was named."""
         return self._folder
 
     @property
     def tracer(self) -> Stop | None:
-        """Our stop of its threads; None if there is none."""
+        """Our stop of the process's threads; None if there is none."""
         return self._holder if isinstance(self._holder, Stop) else None
 
     def again(self) -> Process:
-        """Return the process as it is now, after a call into it; its threads are where they were."""
+        """Return the process as it is now, after a call into it; its threads are where they were before the call."""
         return Process(self._folder, self._standing, self._ready, self.refusal, self._holder)
 
     def meanwhile(self) -> Meanwhile | None:
-        """Return how RSS has changed since the process was released after the copy; None if unknown.
+        """Return how RSS has changed since the memory was copied and the process released; None if unknown.
 
-        None also if it is too large to be summed quickly.
+        None also if RSS is too large to be summed quickly.
         """
         if self._runs_since is None or not 0 < (self.rss.bytes or 0) <= MAX_SUMMED:
             return None
@@ -347,7 +353,7 @@ class Process(Target):
             raise
         except OSError as error:
             reason = one_line(error.strerror or error)
-            unknown = "it is unknown which pages are resident, and what could be given back"
+            unknown = "it is unknown which pages are resident or reclaimable"
             self.warnings.append(f"{procfs.as_shown(path, self.pid)} cannot be read ({reason}): {unknown}")
             self.rss = self._read_rss()
             self._read_smaps()
@@ -361,7 +367,10 @@ class Process(Target):
             self._compare_pages(self.pages)
 
     def _find_pages(self, path: str, ranges: Ranges) -> Pages:
-        """Return the pages. The kernel lists runs of pages since Linux 6.7; before that each page has an entry."""
+        """Return the residency of ``ranges``.
+
+        The kernel lists runs of pages since Linux 6.7; before, each page has an entry.
+        """
         try:
             return Pages.from_pagemap(self.machine, path, ranges)
         except OSError as error:
@@ -370,14 +379,14 @@ class Process(Target):
         return Pages.from_pagemap(self.machine, path, self._touched(ranges), False)
 
     def _touched(self, ranges: Ranges) -> Ranges:
-        """Return ``ranges`` without untouched reserves, if these are large: a terabyte has 2 GiB of entries."""
+        """Return ``ranges``; if they are large, without untouched reserves, because a terabyte has 2 GiB of entries."""
         if sum(end - start for start, end in ranges) - (self.rss.bytes or 0) <= MAX_PAGEMAP:
             return ranges
         self._read_smaps()
         return subtract(ranges, [(mapping.start, mapping.end) for mapping in self.mappings if mapping.untouched])
 
     def _compare_pages(self, pages: Pages) -> None:
-        """Warn if ``pagemap`` and ``smaps`` disagree, as for device memory, which is not in Rss."""
+        """Warn if ``pagemap`` and ``smaps`` disagree, as they do for device memory, which Rss does not include."""
         self._read_smaps()
         differences = [
             pages.count(mapping.start, mapping.end).resident - mapping.rss
@@ -388,13 +397,13 @@ class Process(Target):
         if differing:
             self.warnings.append(
                 f"pagemap and smaps differ in {len(differing)} of {len(differences)} mappings,"
-                f" by {sum(differing):+,} bytes in all: pages are counted by pagemap"
+                f" by {sum(differing):+,} bytes in all: gdbheap counts pages by pagemap"
             )
 
     def _open_space(self, memory: ProcessFolder | Frozen, missing: Ranges) -> None:
         if self.refusal is not None:
             self.partial = True
-            self.warnings.append(f"no memory could be read, only mappings and their pages: {self.refusal}")
+            self.warnings.append(f"gdbheap could read only mappings and their pages, no memory: {self.refusal}")
             return
         files = MappedFiles(self._folder, self._systems)
         self._readable = [one for one in self.mappings if is_readable(one) and self._is_answered(one, files)]
@@ -405,7 +414,7 @@ class Process(Target):
         self.space = Space.for_process(self.machine, memory, rows, self.pages, files.paths, shared, stop, self._memory)
 
     def _rows(self, mapping: Mapping, files: MappedFiles, missing: Ranges) -> Iterator[MappingRow]:
-        """Yield how the bytes of a mapping are read, in the form for ``Space.for_process``."""
+        """Yield rows for ``Space.for_process`` that say how to read the bytes of a mapping."""
         kind, index = PRESENT, -1
         if mapping.private and (mapping.anonymous or mapping.path == "/dev/zero"):
             kind = PRESENT if mapping.path == "[vdso]" else PRIVATE_ANONYMOUS
@@ -420,7 +429,10 @@ class Process(Target):
             yield MappingRow(start, end, kind, index, mapping.offset + start - mapping.start)
 
     def _is_answered(self, mapping: Mapping, files: MappedFiles) -> bool:
-        """Return whether reading a mapping is sure to end. Of a private one only written pages are read from it."""
+        """Return whether reading a mapping is sure to end.
+
+        Of a private mapping only pages that the process wrote are read through the process.
+        """
         if mapping.private or not mapping.inode:
             return True
         answered = self._systems.is_answered(mapping.device)
@@ -432,9 +444,9 @@ class Process(Target):
         return thread_of(found, known)
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return private and shared bytes from ``pagemap``, of a long range for its first MAX_SHARING bytes.
+        """Return the bytes of private and of shared pages from ``pagemap``, for at most MAX_SHARING bytes of a range.
 
-        None for a copy, which shares all its pages.
+        None for a copy, because it shares all its pages.
         """
         if self._has_copy:
             return None
@@ -453,7 +465,7 @@ class Process(Target):
 
 
 def thread_of(found: Registers | ThreadState, name: str) -> Thread:
-    """Return the thread with its name."""
+    """Make a Thread from a thread's registers and its name."""
     pointers = (found.thread_pointer, found.stack_pointer, found.program_counter)
     return Thread(found.tid, *pointers, name, registers=found.general)
 
@@ -476,14 +488,14 @@ class MappedFiles(HeldFiles):
 
 
 def is_readable(mapping: Mapping) -> bool:
-    """Return whether its bytes can be read from outside; the kernel's own data pages cannot, despite their ``r``."""
+    """Return whether a mapping can be read from outside; the kernel's own data pages cannot, despite their ``r``."""
     return mapping.readable and not mapping.path.startswith(UNREADABLE)
 
 
 def ranges_to_copy(mappings: Iterable[Mapping]) -> tuple[Ranges, Ranges]:
-    """Return what to copy while a process is stopped, and the shared memory to read later, both ascending.
+    """Return the ranges to copy while a process is stopped, and the shared memory to read later, both ascending.
 
-    All private memory is copied, and the smallest shared mappings, at most MAX_SHARED_COPY bytes in all. Other
+    All private memory is copied, and the smallest shared mappings, at most MAX_SHARED_COPY bytes of these in all. Other
     processes write to shared memory even while this one is stopped.
     """
     readable = [mapping for mapping in mappings if is_readable(mapping)]
@@ -498,7 +510,7 @@ def ranges_to_copy(mappings: Iterable[Mapping]) -> tuple[Ranges, Ranges]:
 
 
 def is_device(mapping: Mapping) -> bool:
-    """Return whether a device may be behind the mapping, whose memory may change when it is read."""
+    """Return whether a mapping may be a device's memory, which reading may change."""
     return mapping.path.startswith("/dev/") and not mapping.path.startswith(("/dev/shm/", "/dev/zero"))
 
 
@@ -511,7 +523,7 @@ def executable(folder: ProcessFolder) -> str | None:
 
 
 def command_line(folder: ProcessFolder) -> list[str]:
-    """Return the beginning of its arguments as they are now; empty if the kernel does not say."""
+    """Return the beginning of the process's arguments as they are now; empty if the kernel does not say."""
     try:
         words = folder.read("cmdline", ARGUMENTS_BYTES).rstrip(b"\0").decode("utf-8", "replace")
     except OSError:
@@ -525,10 +537,10 @@ def program_of(folder: ProcessFolder) -> str:
 
 
 def elf_candidates(folder: ProcessFolder, systems: FileSystems, exe: str | None, mapping: Mapping) -> list[str]:
-    """Return paths at which ``systems`` may find the ELF file behind a mapping, the longest-lived first.
+    """Return paths at which ``systems`` may find the ELF file behind a mapping, the one that stays valid longest first.
 
-    Paths below ``/proc`` end with the process. A deleted file is still behind its mapping. Empty if another user
-    answers for the file, as reading may never end.
+    Paths below ``/proc`` end with the process. A deleted file is still behind its mapping. Empty if another user's
+    program answers for the file (FUSE), because reading may never end.
     """
     if systems.is_answered(mapping.device) is False:
         return []
@@ -542,29 +554,30 @@ def elf_candidates(folder: ProcessFolder, systems: FileSystems, exe: str | None,
 
 
 def seen_paths(folder: ProcessFolder, path: str) -> list[str]:
-    """Return where a path in ``maps`` may lead: in a container it starts at its root, in a chroot it is complete."""
+    """Return the paths that a path in ``maps`` may mean: below the process's root (container), or itself (chroot)."""
     return [folder.path("root") + path, path]
 
 
 def end_copy(copy: Frozen) -> list[str]:
-    """End a copy; return a warning if something of it is left, else an empty list."""
+    """End a copy; return a warning if a process of it is left, else an empty list."""
     if copy.end():
         return []
     return [UNCOLLECTED if copy.left is None else LEFT.format(copy.left)]
 
 
 def map_file(folder: ProcessFolder, mapping: Mapping) -> str:
-    """Return the kernel's link to exactly the file behind a mapping.
+    """Return the path of the kernel's link to exactly the file behind a mapping.
 
-    Following it needs CAP_CHECKPOINT_RESTORE or root.
+    Following the link needs CAP_CHECKPOINT_RESTORE or root.
     """
     return folder.path(f"map_files/{mapping.start:x}-{mapping.end:x}")
 
 
 def mapped_file(folder: ProcessFolder, systems: FileSystems, mapping: Mapping) -> Descriptor | None:
-    """Open exactly the file behind a private mapping.
+    """Open exactly the file behind a mapping.
 
-    None if it is not a regular file, cannot be opened, or another user answers for it, so that reading may never end.
+    None if it is not a regular file, cannot be opened, or if another user's program answers for it (FUSE), so that
+    reading may never end.
     """
     if systems.is_answered(mapping.device) is False:
         return None
@@ -603,14 +616,15 @@ def stopped(
 ) -> Iterator[Process]:
     """Yield the process while it is stopped: until the block ends in any way, or for ``limit`` seconds.
 
-    Afterwards it runs on as before. With ``copies`` it is released once its private memory is copied; if there is too
-    little room for that, once the memory that may contain pointers is; if there is too little for that too, a warning
-    says so. ``preparation``: one made earlier, which names the process, for a stop without delay.
+    Afterwards it runs on as before. With ``copies`` it is released once its private memory is copied. If there is too
+    little room for that, only the memory that may contain pointers is copied; if there is too little even for this, the
+    process stays stopped and a warning says so. ``preparation``: a preparation made earlier, which also names the
+    process, so that it is stopped without delay.
 
-    A process in a job-control stop stays in it. ``stopped_seconds`` is set when it is released. Ctrl-Z waits until
-    then, as a suspended gdbheap would keep the process stopped. If only its memory is refused, the process is yielded
-    without memory and without a stop. Another tracer is waited for, for a moment. Raises NoTarget, NotPermitted,
-    Unsupported, and GdbheapError if the limit was too short.
+    A process in a job-control stop stays in it. ``stopped_seconds`` is set when the process is released. Ctrl-Z waits
+    until then, because a suspended gdbheap would keep the process stopped. If the kernel refuses only the memory, the
+    process is yielded without memory and without a stop. If another tracer has the process, it is waited for, for a
+    moment. Raises NoTarget, NotPermitted, Unsupported, and GdbheapError if the limit was too short.
     """
     folder = refusal.open_folder(named) if preparation is None else preparation.folder
     stopping.without_tracer(folder)
@@ -625,8 +639,9 @@ def stopped(
         if process.stopped_seconds is None:
             if copies and process.refusal is None:
                 process.warnings.append(
-                    "it was stopped until the answer was there: its private memory is larger than the room for a copy,"
-                    f" {headroom.room_for_copy():,} bytes, half of what is free (--clone stops it for a moment only)"
+                    "the process was stopped until the answer was complete: its private memory is larger than the room"
+                    f" for a copy, {headroom.room_for_copy():,} bytes, half of the free memory (--clone stops it only"
+                    " briefly)"
                 )
             yield process
     if process.is_copied:
@@ -636,7 +651,7 @@ def stopped(
 
 @contextmanager
 def _explained(process: Process) -> Iterator[None]:
-    """Make an error in the block say whether the process was released before all was copied."""
+    """Replace an error in the block if the process was released before all its memory was copied: say so."""
     try:
         yield
     except GdbheapError as error:
@@ -648,7 +663,7 @@ def _explained(process: Process) -> Iterator[None]:
 
 @contextmanager
 def _standing(limit: float | None, preparation: Preparation, space: Room | None) -> Iterator[Process]:
-    """Yield the stopped process, which is released before Ctrl-Z and other programs' priorities count again."""
+    """Yield the stopped process. It is released before Ctrl-Z works again and this thread's priority is restored."""
     stop: Stop | None = None
     process: Process | None = None
     folder = preparation.folder
@@ -674,9 +689,9 @@ def _standing(limit: float | None, preparation: Preparation, space: Room | None)
 
 
 def room_for(folder: ProcessFolder) -> Room | None:
-    """Return room for a process's private memory, with a reserve for growth, or as much as it may take.
+    """Return room for a process's private memory with a reserve for growth, or as much room as gdbheap may use.
 
-    None if there is too little, or the process has ended.
+    None if this is too little, or if the process has ended.
     """
     try:
         status = folder.status()
@@ -692,7 +707,7 @@ def room_for(folder: ProcessFolder) -> Room | None:
 
 
 def _refused(preparation: Preparation, error: OSError) -> GdbheapError:
-    """Return why the process could not be stopped. Raise that if nothing of it can be read either."""
+    """Return why the process could not be stopped. Raise that error if not even its mappings can be read."""
     reason = refusal.explain(preparation.folder, error)
     try:
         if (
@@ -717,7 +732,7 @@ def _read(
 
 
 def _let_go(stop: Stop | None, process: Process | None) -> None:
-    """Release the threads first, as everything later may fail."""
+    """Release the threads before anything else, because everything else may fail."""
     if stop is None:
         return
     try:

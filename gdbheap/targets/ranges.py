@@ -12,7 +12,7 @@ Ranges = list[tuple[int, int]]
 
 
 class OwnedRange(NamedTuple):
-    """A range with the number of its owner."""
+    """A range [start, end) with the number of its owner."""
 
     number: int
     start: int
@@ -29,7 +29,7 @@ class WordTest(NamedTuple):
 
 
 def joined(ranges: Ranges) -> Ranges:
-    """Return ``ranges`` with those that touch or overlap merged."""
+    """Return ``ranges`` with touching and overlapping ones merged."""
     result: Ranges = []
     for start, end in ranges:
         if result and result[-1][1] >= start:
@@ -40,15 +40,15 @@ def joined(ranges: Ranges) -> Ranges:
 
 
 def within(ranges: Ranges, start: int, end: int) -> Ranges:
-    """Return those of ``ranges`` (disjoint) that overlap [start, end)."""
+    """Return the ranges that overlap [start, end); ``ranges`` are disjoint."""
     first, last = bisect_left(ranges, (start + 1,)), bisect_left(ranges, (end,))
     return ranges[first - 1 if first and ranges[first - 1][1] > start else first : last]
 
 
 def backed_pieces(space: Space, start: int, end: int, size: int, beyond: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Yield (address, bytes) of [start, end) in pieces of ``size`` bytes, each with ``beyond`` bytes of the next.
+    """Yield (address, bytes) for [start, end) in pieces of ``size`` bytes, each with ``beyond`` bytes of the next one.
 
-    Pieces begin at words. Memory that is zero by definition is skipped.
+    Pieces begin at multiples of a word. Memory that is zero by definition is skipped.
     """
     at = start
     while (backed := space.next_backed(at)) is not None and backed < end:
@@ -58,18 +58,18 @@ def backed_pieces(space: Space, start: int, end: int, size: int, beyond: int = 0
 
 
 def holds(ranges: Ranges, address: int) -> bool:
-    """Return whether one of ``ranges`` (disjoint) contains the address."""
+    """Return whether one of ``ranges`` (disjoint) contains an address."""
     return containing(ranges, address) is not None
 
 
 def containing(ranges: Ranges, address: int) -> tuple[int, int] | None:
-    """Return the one of ``ranges`` (disjoint) that contains the address; None if none does."""
+    """Return the range that contains an address; None if none does. ``ranges`` are disjoint."""
     index = bisect_left(ranges, (address + 1,)) - 1
     return ranges[index] if index >= 0 and ranges[index][0] <= address < ranges[index][1] else None
 
 
 def subtract(ranges: Ranges, holes: Ranges) -> Ranges:
-    """Return the parts of ``ranges`` (disjoint) that are in none of ``holes`` (which may overlap)."""
+    """Return the parts of ``ranges`` (disjoint) that are outside all ``holes`` (which may overlap)."""
     holes = joined(holes)
     starts = [start for start, _end in holes]
     rest: Ranges = []

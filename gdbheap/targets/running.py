@@ -1,8 +1,8 @@
-"""A process that runs on while it is read, except one thread, which is stopped at that moment.
+"""A process that runs on while it is read; only one of its threads is stopped at that moment.
 
-That thread's stack, and what its frames point to, do not change meanwhile. All else may change between two reads, so it
-must be checked. Bytes come through ``/proc/PID/mem``, which stays with this address space: after exec() nothing more
-can be read.
+The stack of the stopped thread, and what its frames point to, do not change meanwhile. All else may change between two
+reads, so it must be checked. Bytes come through ``/proc/PID/mem``, which stays with this address space: after exec()
+nothing more can be read.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ _CODE = re.compile(rb"^[^\n]* r-xp [^\n]*$", re.MULTILINE)
 
 
 class Running(Target):
-    """A process as it is at each moment.
+    """A process that runs on, as it is at each moment.
 
-    ``objects`` are those loaded when the mappings were last read; ``age`` counts how often they had changed. Its
-    ``space`` reads any address from the process, also in later mappings: nothing is known about pages. Only mappings of
-    files that another user's program may never answer for are left out; when these change, ``space`` is replaced.
-    ``find_objects`` reads the headers of files, which are present. Raises NoTarget, NotPermitted.
+    ``objects`` are the objects that were loaded when the mappings were last read; ``age`` counts how often they have
+    changed. ``space`` reads any address from the process, also in mappings that are new, because nothing is assumed
+    about pages. It leaves out only mappings of files for which another user's program answers (FUSE), perhaps never;
+    when these mappings change, ``space`` is replaced. ``find_objects`` reads only headers of files, whose pages are
+    present. Raises NoTarget, NotPermitted.
     """
 
     def __init__(self, process: Named, machine: Machine) -> None:
@@ -57,20 +58,20 @@ class Running(Target):
         self._unwinder = Unwinder([], 0)
         self._code: list[bytes] = []
         self._looked = 0.0
-        # Code outside all objects (of a run-time compiler) that was met since the mappings were last read.
+        # Code outside all objects (made at run time) that was met since the mappings were last read.
         self._strange: list[Mapping] = []
         self._bases: list[int] = []
         self.look_again()
 
     def look_again(self) -> bool:
-        """Find the objects that are loaded now; return whether they have changed."""
+        """Find the objects that are loaded now; return whether these have changed."""
         self._looked, self._strange = time.monotonic(), []
         try:
             text = self.folder.read("maps", procfs.TABLE_LIMIT)
         except OSError:
             return False
         code = _CODE.findall(text)
-        # The file of an ended process is empty: what is known of it stays.
+        # The maps file of an ended process is empty: what is known stays.
         if not text or (not self._memory.renew(text) and code == self._code):
             return False
         self.space = self._memory.space
@@ -87,19 +88,19 @@ class Running(Target):
 
     @property
     def symbol_room(self) -> SymbolRoom:
-        """The room for the symbols of all its files."""
+        """The limit for the symbols of all files of the process."""
         return self._files.room
 
     @property
     def unread(self) -> list[str]:
-        """A line for each of its files that could not be read so far."""
+        """A line for each of the process's files that could not be read so far."""
         return list(dict.fromkeys([*self._said, *self._systems.warnings, *self._files.room.warnings()]))
 
     def _candidates(self, mapping: Mapping) -> list[str]:
         return elf_candidates(self.folder, self._systems, self.exe, mapping)
 
     def _table_space(self, modules: Sequence[Module]) -> Space:
-        """Return a space that reads the tables from files, so that no page of them is loaded into the process."""
+        """Return a space that reads unwind tables from files, so that no page of them is loaded into the process."""
         files = MappedFiles(self.folder, self._systems)
         rows = [row for module in modules for row in self._table_rows(module, files)]
         rows = [row for row in rows if row.kind == FROM_FILE or not within(self._memory.unanswered, row.start, row.end)]
@@ -117,7 +118,7 @@ class Running(Target):
     def unwind(self, registers: Sequence[int], stack: bytes | None = None) -> Unwound:
         """Return the stack of a thread with these registers (in DWARF's order, rip last).
 
-        The thread is stopped, or has run on and ``stack`` has the bytes that were at its stack pointer.
+        The thread is stopped there; or it has run on, and ``stack`` has the bytes that were at its stack pointer.
         """
         if time.monotonic() - self._looked > PERIOD:
             self.look_again()
@@ -127,7 +128,7 @@ class Running(Target):
         return found
 
     def _is_new(self, counter: int) -> bool:
-        """Return whether the code there may belong to an object loaded since; remember it if not."""
+        """Return whether the code at ``counter`` may be in an object that is new; if not, remember its mapping."""
         if any(counter in mapping for mapping in self._strange):
             return False
         try:
@@ -139,7 +140,7 @@ class Running(Target):
         return mapping is not None and mapping.path.startswith("/")
 
     def code_object(self, address: int) -> LoadedObject | None:
-        """Return the object whose code is at ``address``, as of the last read of the mappings."""
+        """Return the object whose code is at ``address`` as of the last read of the mappings; None if there is none."""
         index = bisect_right(self._bases, address) - 1
         if index < 0 or not self.objects[index].contains(address):
             return None
@@ -147,7 +148,7 @@ class Running(Target):
 
 
 def _disjoint(rows: Iterable[MappingRow]) -> list[MappingRow]:
-    """Return the rows without overlaps: the tables of a damaged header may overlap another's, and the first counts."""
+    """Return the rows without overlaps; the first of two stays. A damaged header's tables may overlap another's."""
     kept: list[MappingRow] = []
     for row in sorted(rows):
         if row.start < row.end and (not kept or kept[-1].end <= row.start):

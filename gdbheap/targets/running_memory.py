@@ -1,4 +1,4 @@
-"""The memory of a process that is read while it runs, without files that may never answer."""
+"""The memory of a process that is read while it runs, without files whose server may never answer."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _OF_FILES = re.compile(rb"^\S+ \S+ \S+ \S+ [1-9][^\n]*$", re.MULTILINE)
 def find_unanswered(
     folder: ProcessFolder, mappings: Iterable[Mapping], answered_too: Collection[str] = ()
 ) -> Iterator[Mapping]:
-    """Yield the mappings of files that another user's program may never answer for.
+    """Yield the mappings of files for which another user's program answers (FUSE), perhaps never.
 
-    Their file system belongs to such a user, or is unknown and its file may not be opened. ``answered_too``: further
-    devices for which the kernel answers.
+    This is so if the file system belongs to another user, or is unknown and the file may not be opened.
+    ``answered_too``: devices for which the kernel answers, in addition to the known ones.
     """
     systems = FileSystems(folder)
     known: dict[tuple[str, int, str], bool] = {}
@@ -41,8 +41,8 @@ def find_unanswered(
 class RunningMemory:
     """The memory of a running process.
 
-    ``space`` reads any address from the process, also in later mappings: nothing is known about pages. ``unanswered``:
-    the mappings left out, of files that another user's program may never answer for.
+    ``space`` reads any address from the process, also in mappings that are new, because nothing is assumed about pages.
+    ``unanswered``: the mappings that it leaves out, of files for which another user's program may never answer.
     """
 
     def __init__(self, folder: ProcessFolder, machine: Machine, end: int) -> None:
@@ -53,8 +53,10 @@ class RunningMemory:
         self.space = self._all_but([])
 
     def renew(self, maps: bytes) -> bool:
-        """Update for the present mappings; return whether ``space`` was replaced. ``maps``: the text of
-        ``/proc/PID/maps``."""
+        """Update for the present mappings; return whether ``space`` was replaced.
+
+        ``maps``: the text of ``/proc/PID/maps``.
+        """
         of_files = _OF_FILES.findall(maps)
         if of_files == self._of_files:
             return False

@@ -1,12 +1,12 @@
 """Find which memory is a thread's stack.
 
-A stack needs bounds. The first thread's is the kernel's ``[stack]``. For other threads the C library keeps a record: a
-thread's ``struct pthread``, to which the thread pointer points, has the stack's address, size and guard size in three
-consecutive words (nptl/descr.h: ``stackblock``, ``stackblock_size``, ``guardsize``; musl's pthread_impl.h:
+A stack needs bounds. The first thread's stack is the kernel's ``[stack]``. For other threads the C library keeps a
+record: a thread's ``struct pthread``, to which the thread pointer points, has the stack's address, size and guard size
+in three consecutive words (nptl/descr.h: ``stackblock``, ``stackblock_size``, ``guardsize``; musl's pthread_impl.h:
 ``map_base``, ``map_size``, ``stack``, ``stack_size``). Without a record, a stack is bounded by its guard page: a small
 mapping directly below it that cannot be read. A mapping alone is no bound. The kernel may have merged a stack's mapping
 with its neighbours, and a runtime (Go) or a coroutine library keeps many small stacks in its own memory. So a stack
-pointer into a mapping proves nothing about the rest of it.
+pointer into a mapping says nothing about the rest of this mapping.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from gdbheap.targets.target import Target, Thread
 
 DESCRIPTOR_BYTES = 4 << 10
 LARGEST_STACK = 1 << 40
-# The largest guard, and the largest stack above one, if no record has their sizes. Larger unreadable memory is a
-# reserve (of a thread's arena, of a runtime), and bounds nothing.
+# Without a record: the largest guard, and the largest stack above a guard. Larger unreadable memory is a reserve (of a
+# thread's arena, of a runtime), and does not bound a stack.
 LARGEST_GUARD, LARGEST_GUARDED = 1 << 20, 16 << 20
-# In a stack without bounds, this many bytes above its pointer count as live.
+# In a stack without known bounds, this many bytes above the stack pointer count as live.
 LIVE_WITHOUT_BOUNDS = 256 << 10
 
 
 @dataclass(frozen=True)
 class Stack:
-    """The stack of the thread ``tid``: [start, end), its guard pages included.
+    """The stack of the thread ``tid``: [start, end), including its guard pages.
 
-    ``provided``: the C library has no guard or no record for it, so it may lie in a block that the program allocated
-    (pthread_attr_setstack).
+    ``provided``: whether the C library's record has no guard, or there is no record, so that the stack may lie in a
+    block that the program allocated (pthread_attr_setstack).
     """
 
     tid: int
@@ -43,7 +43,7 @@ class Stack:
 
 
 def find_stacks(target: Target) -> list[Stack]:
-    """Return the stacks of all threads, ascending and disjoint, without those that nothing bounds."""
+    """Return the stacks of all threads, ascending and disjoint; stacks without known bounds are left out."""
     found: list[Stack] = []
     main = target.main_stack
     if main is not None:
@@ -60,8 +60,8 @@ def find_stacks(target: Target) -> list[Stack]:
 def live_parts(target: Target, stacks: Sequence[Stack]) -> Ranges:
     """Return the parts of the stacks that may be in use.
 
-    They reach from the lowest stack pointer in each, less the red zone, to its end. A stack without a stack pointer
-    counts as a whole, as its thread runs on another one (a coroutine's, a signal's).
+    The part of a stack reaches from the lowest stack pointer in it, less the red zone, to the end of the stack. A stack
+    without a stack pointer counts as a whole, because its thread runs on another stack (a coroutine's, a signal's).
     """
     pointers = sorted(thread.sp for thread in target.threads)
     found = []
@@ -74,10 +74,10 @@ def live_parts(target: Target, stacks: Sequence[Stack]) -> Ranges:
 
 
 def unbounded(target: Target, stacks: Sequence[Stack]) -> Ranges:
-    """Return what may be in use at stack pointers outside all ``stacks``.
+    """Return the memory that may be in use at stack pointers outside all ``stacks``.
 
-    At most LIVE_WITHOUT_BOUNDS bytes above each pointer count, within its mapping. This does not prove whose memory it
-    is.
+    At most LIVE_WITHOUT_BOUNDS bytes above each pointer count, within its mapping. This does not prove that the memory
+    is the thread's stack.
     """
     known = [(stack.start, stack.end) for stack in stacks]
     found = []
@@ -90,9 +90,9 @@ def unbounded(target: Target, stacks: Sequence[Stack]) -> Ranges:
 
 
 def _by_record(target: Target, thread: Thread, others: Ranges) -> Stack | None:
-    """Return the stack by the C library's own record, in glibc and in musl; None without one.
+    """Return a thread's stack by the record of its C library, glibc or musl; None without a record.
 
-    ``others``: shared or file memory, for which no record is believed.
+    ``others``: shared or file memory; a record that names such memory is not believed.
     """
     words = _descriptor(target, thread)
     for block, size, third, fourth in zip(words, words[1:], words[2:], (*words[3:], 0)):
@@ -125,10 +125,10 @@ def _is_stack(target: Target, thread: Thread, block: int, size: int) -> bool:
 
 
 def _by_guard(target: Target, thread: Thread, plain: Ranges) -> Stack | None:
-    """Return a stack without a record by its guard page; None if there is none.
+    """Return the stack of a thread without a record, found by its guard page; None if there is none.
 
-    The stack is the ``plain`` memory around the stack pointer, if a small unreadable mapping lies directly below it and
-    it is not too large.
+    The stack is the ``plain`` memory around the stack pointer, if this is not too large and a small unreadable mapping
+    lies directly below it.
     """
     start, end = containing(plain, thread.sp) or (0, 0)
     guard = target.mappings.find(start - 1)
@@ -138,7 +138,7 @@ def _by_guard(target: Target, thread: Thread, plain: Ranges) -> Stack | None:
 
 
 def _is_plain(mapping: Mapping) -> bool:
-    """Return whether it is writable anonymous memory without a name other than a stack's."""
+    """Return whether a mapping is private writable anonymous memory, without a name or with a thread stack's name."""
     named = mapping.path and "stack" not in mapping.path
     return mapping.anonymous and mapping.private and mapping.writable and not named and mapping.path != "[stack]"
 

@@ -1,4 +1,4 @@
-"""A command that gdbheap starts and reads: it runs on its own, in our folder, with our standard streams."""
+"""A command that gdbheap starts and reads: it runs by itself, in gdbheap's folder and with its standard streams."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ KILLED = 128
 
 
 class Started:
-    """A process that gdbheap started and collects. Raises UsageError if there is no such command.
+    """A process that gdbheap started, and whose exit status it reads. Raises UsageError if there is no such command.
 
     It is never killed: it continues when gdbheap ends.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Start the command. ``environment``: None for our own."""
+        """Start the command. ``environment``: its variables; None for those of gdbheap."""
         try:
             self._process = subprocess.Popen(list(command), env=environment, preexec_fn=be_usual)
         except (OSError, ValueError) as error:
@@ -31,18 +31,18 @@ class Started:
         self.pid = self._process.pid
 
     def status(self) -> int | None:
-        """Return its exit status, 128 plus the signal that ended it as in shells; None while it runs."""
+        """Return the exit status, as shells do (128 plus the signal that ended the process); None while it runs."""
         code = self._process.poll()
         return None if code is None else _status(code)
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """Return its exit status once it has ended; None if it has not within ``seconds``."""
+        """Wait for the process to end and return its exit status; None if it has not ended within ``seconds``."""
         with suppress(subprocess.TimeoutExpired):
             return _status(self._process.wait(seconds))
         return None
 
     def let_go(self) -> None:
-        """Stop collecting it: it continues without gdbheap."""
+        """Stop waiting for the process: it continues without gdbheap."""
         self._process.returncode = 0
 
 
@@ -51,7 +51,7 @@ def _status(code: int) -> int:
 
 
 def signal_name(status: int) -> str | None:
-    """Return the signal that ended a process with this status; None if it ended by itself."""
+    """Return the name of the signal that ended a process with this status; None if no signal did."""
     with suppress(ValueError):
         return signal.Signals(status - KILLED).name if status > KILLED else None
     return None

@@ -19,7 +19,7 @@ __all__ = ["let_go_early", "not_stopped", "patiently", "undisturbed", "without_t
 
 Taken = TypeVar("Taken")
 
-# How long another tracer is waited for, and another gdbheap, which lets go soon even on a loaded machine.
+# How many seconds to wait for another tracer, and for another gdbheap, which lets go soon even on a loaded machine.
 OTHERS_SECONDS, OURS_SECONDS = 2.0, 10.0
 REASONABLE_SECONDS = 10.0
 HIGHEST_PRIORITY = -20
@@ -27,23 +27,24 @@ _JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 
 
 def without_tracer(folder: ProcessFolder) -> None:
-    """Wait a moment while another tracer has the process: another gdbheap is done soon, a debugger is not."""
+    """Wait a moment while another tracer has the process: another gdbheap will be done soon, a debugger will not."""
     began = time.monotonic()
     while (tracer := refusal.other_tracer(folder)) and time.monotonic() < began + _patience(tracer):
         _nap()
 
 
 def patiently(folder: ProcessFolder, take: Callable[[], Taken]) -> Taken:
-    """Return the result of ``take``, which seizes the process. Raises what it raises (OSError, TimeoutError).
+    """Return the result of ``take``, which seizes the process. Raises what ``take`` raises (OSError, TimeoutError).
 
-    Two tracers that begin at the same moment may each have seized some of its threads. Both release them and try again.
+    If two tracers begin at the same moment, each may have seized some of the process's threads. Both then release them,
+    and this one tries again.
     """
     began, patience = time.monotonic(), OTHERS_SECONDS
     while True:
         try:
             return take()
         except PermissionError:
-            # A tracer that has detached since is not visible; what it prevented is allowed now.
+            # A tracer that has detached by now is no longer visible; what it prevented is allowed now.
             tracer = refusal.other_tracer(folder)
             contended = tracer or _is_allowed(folder)
             patience = max(patience, _patience(tracer))
@@ -72,7 +73,7 @@ def let_go_early(folder: ProcessFolder, seconds: float) -> GdbheapError:
     """Return the error for a process that was released before there was an answer."""
     return GdbheapError(
         f"process {folder} was let go after {seconds:.1f} s (--max-stop) before this could be answered:"
-        " give it longer (--max-stop=SECONDS, 0 for no limit), or ask a copy of it (--clone)"
+        " give it longer (--max-stop=SECONDS, 0 for no limit), or read a copy of it (--clone)"
     )
 
 
@@ -85,9 +86,9 @@ def not_stopped(folder: ProcessFolder, limit: float | None, error: TimeoutError)
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Hold back Ctrl-Z and the collection of existing objects in a block, and give this thread the highest priority.
+    """Within a block, hold back Ctrl-Z, collect no existing objects as garbage, and give this thread top priority.
 
-    The priority also applies to the threads that it starts, if the system allows it.
+    Threads that it starts have the priority too. It is given only if the system allows it.
     """
     held = signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_CONTROL)
     gc.freeze()

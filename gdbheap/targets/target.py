@@ -21,7 +21,7 @@ from gdbheap.targets.unseen_files import UnseenFile
 from gdbheap.text import IN_GDB
 
 AT_PHDR = 3
-# The endings of ``Damage.found`` if memory is missing.
+# How ``Damage.found`` ends if memory is missing.
 ABSENT = ("absent bytes", "where nothing is")
 AT_PAGESZ = 6
 AT_ENTRY = 9
@@ -33,8 +33,8 @@ AT_SYSINFO_EHDR = 33
 class Thread:
     """A thread at the moment of the stop.
 
-    ``thread_pointer``: where the C library keeps its thread-local data. ``registers``: the general registers, as far as
-    known. ``failed``: whether its own fault killed it, or it aborts.
+    ``thread_pointer``: the address at which the C library keeps its thread-local data. ``registers``: the general
+    registers, as far as known. ``failed``: whether the thread caused the process's end, by a fault or by abort().
     """
 
     tid: int
@@ -48,7 +48,7 @@ class Thread:
 
 @dataclass(frozen=True)
 class Meanwhile:
-    """The growth of RSS in bytes (negative: it shrank) in the ``seconds`` since a process was released."""
+    """The growth of RSS in bytes (negative: it shrank) in the ``seconds`` since the process was released."""
 
     rss: int
     seconds: float
@@ -66,7 +66,7 @@ class Damage:
 
     @property
     def is_absence(self) -> bool:
-        """Whether memory is missing there, instead of having wrong contents."""
+        """Whether memory is missing at the address; if not, it has wrong contents."""
         return self.found.endswith(ABSENT)
 
     @classmethod
@@ -90,18 +90,19 @@ class _Bases:
 
 @dataclass(eq=False)
 class Target:
-    """One address space at one moment. A process and a core fill it in.
+    """One address space at one moment. A process and a core fill in its fields.
 
-    ``pages`` is None if residency is unknown. ``space`` raises ``Fault`` for unreadable memory. ``refusal`` is the
-    reason if no memory at all can be read (mappings and residency are still valid), else None. ``locked``: the ranges
-    locked into memory (mlock), as far as known. ``partial``: an answer may lack data that was cut off (a truncated
-    core, refused memory). ``missing``: the ranges that a truncated core lacks. ``unseen``: the programs and libraries
-    whose headers are nowhere, so that nothing in their data can be found. ``modified``: when a core's file was last
-    written, in seconds since 1970; None if unknown. ``words``: its name on a shell's command line, if that is neither
-    the process id nor the core's path. ``proc``: the folder below /proc of a process on this machine, by a path that
-    leads to no other process. ``arguments``: the beginning of the command line, as the program left it. ``remote``:
-    memory comes through gdb from another machine, slowly. ``offered_in_gdb``: the commands that can be typed in gdb,
-    which holds it; None if it was named in a shell.
+    ``pages``: None if residency is unknown. ``space`` raises ``Fault`` for unreadable memory. ``refusal``: why no
+    memory at all can be read (mappings and residency are still valid), else None. ``locked``: the ranges locked into
+    memory (mlock), as far as known. ``partial``: whether an answer may lack data that was cut off (a truncated core,
+    refused memory). ``missing``: the ranges that a truncated core lacks. ``unseen``: the programs and libraries whose
+    ELF headers were found neither in memory nor on this machine, so that nothing in their data can be found.
+    ``modified``: when a core's file was last written, in seconds since 1970; None if unknown. ``words``: the target's
+    name on a shell's command line, if it is neither the process id nor the core's path. ``proc``: for a process on this
+    machine its folder below /proc, as a path that never means another process. ``arguments``: the beginning of the
+    command line, as the program left it. ``remote``: whether memory comes through gdb from another machine, slowly.
+    ``offered_in_gdb``: for a target that gdb holds, the commands that can be typed in gdb; None if the target was named
+    in a shell.
     """
 
     kind: str
@@ -133,29 +134,29 @@ class Target:
     identity: Identity = Identity()
 
     def meanwhile(self) -> Meanwhile | None:
-        """Return how RSS has changed since the target was released; None if it was not, or that takes long."""
+        """Return how RSS has changed since the target was released; None if it was not, or if summing takes long."""
         return None
 
     @property
     def cut_short(self) -> str | None:
-        """Why the answer may lack existing data; None if it does not."""
+        """Why the answer may lack existing data; None if it lacks none."""
         return None
 
     @property
     def unread_symbols(self) -> list[str]:
-        """Lines about symbols of its files that were not read."""
+        """Warnings about symbols of the target's files that were not read."""
         rooms = {loaded.elf.room: None for loaded in self.objects if loaded.elf is not None}
         return [line for room in rooms for line in room.warnings()]
 
     @property
     def finishing(self) -> list[str]:
-        """The options with which a command would read what this one had no time for."""
+        """The options with which a command would read what this one had no time to read."""
         return []
 
     def command_lines(self, noun: str, *options: str) -> list[str]:
-        """Return the command about this target as a line to paste: a gdb command if gdb holds it, else a shell's.
+        """Return the command about this target as a line to paste: for gdb if gdb holds the target, else for a shell.
 
-        Empty if it cannot be typed there.
+        Empty if the command cannot be typed there.
         """
         if self.offered_in_gdb is not None:
             is_offered = noun.partition(" ")[0] in self.offered_in_gdb
@@ -172,37 +173,37 @@ class Target:
 
     @property
     def kept(self) -> Ranges:
-        """Ranges in which madvise() releases nothing that counts: locked memory, and hugetlbfs, which is not in RSS."""
+        """Ranges in which madvise() does not reduce RSS: locked memory, and hugetlbfs, which RSS does not include."""
         huge = [(mapping.start, mapping.end) for mapping in self.mappings if mapping.path == HUGE_PAGES]
         return joined(sorted(self.locked + huge))
 
     @property
     def huge_mapped(self) -> list[tuple[int, int, int]]:
-        """(start, end, bytes in transparent huge pages) of mappings that have some, as far as known."""
+        """(start, end, bytes in transparent huge pages) of the mappings that have such pages, as far as known."""
         return []
 
     @property
     def lazily_freed(self) -> list[tuple[int, int, int]]:
-        """(start, end, bytes freed by MADV_FREE) of mappings that have some; empty if unknown."""
+        """(start, end, bytes) of the mappings with pages that MADV_FREE freed; empty if unknown."""
         return []
 
     @property
     def written(self) -> list[tuple[int, int, int]] | None:
-        """(start, end, bytes in anonymous pages) of mappings that have some; None if unknown."""
+        """(start, end, bytes in anonymous pages) of the mappings that have such pages; None if unknown."""
         return None
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the bytes of whole resident pages in [start, end) that only this process maps, and that others map
-        too.
+        """Return the bytes of whole resident pages in [start, end) that only this process maps, and of those it shares.
 
-        Others map pages too after fork(). None if unknown.
+        Pages are shared after fork(), for example. None if unknown.
         """
         return None
 
     def unseen_data(self) -> list[tuple[UnseenFile, Ranges]]:
-        """Return the data ranges of the files whose headers are nowhere, as far as their mappings show.
+        """Return the data ranges of the ``unseen`` files, as far as their mappings show.
 
-        These are their readable mappings without code. Their .bss, after the last of these, is anonymous memory.
+        These are their readable mappings without code. Their .bss is missing: it is anonymous memory after the last of
+        these.
         """
         paths: dict[str, Ranges] = {file.path: [] for file in self.unseen}
         for one in self.mappings:
@@ -212,7 +213,7 @@ class Target:
 
     @property
     def lacking(self) -> int:
-        """The bytes that may contain pointers and are missing because a core is truncated."""
+        """The bytes of missing ranges that a truncated core should have; they may contain pointers."""
         return sum(end - start for start, end in self.missing)
 
     def object_of(self, address: int) -> LoadedObject | None:
@@ -223,5 +224,5 @@ class Target:
         return self.objects[index]
 
     def describe(self) -> dict[str, Any]:
-        """Return the part of the JSON key "target" that needs no heap: the kind of target, and its identity."""
+        """Return the part of the JSON key "target" that needs no heap: the kind of target and its identity."""
         return {"kind": self.kind, "pid": self.pid, "core": self.core, "exe": self.exe, **vars(self.identity)}

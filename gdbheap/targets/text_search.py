@@ -1,4 +1,4 @@
-"""Search texts in the files that a target has mapped."""
+"""Search for texts in the files that a target has mapped."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MAX_BYTES = 512 << 20
 
 
 def mentions(target: Target, loaded: LoadedObject, pattern: re.Pattern[bytes]) -> bool:
-    """Return whether the first MAX_BYTES of an object's readable mappings match a pattern.
+    """Return whether a pattern matches in the first MAX_BYTES of an object's readable mappings.
 
-    A match has at most OVERLAP bytes.
+    A match longer than OVERLAP bytes may be missed.
     """
     left = MAX_BYTES
     for mapping in filter(lambda one: one.readable, loaded.mappings):

@@ -1,4 +1,4 @@
-"""Report a process's system calls through a tracepoint of the kernel, without stopping its threads."""
+"""Report a process's system calls through a tracepoint of the kernel, without stopping the process's threads."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ NOT_THERE = (errno.ENODEV, errno.ENOENT, errno.ENOSYS, errno.EOPNOTSUPP, errno.E
 
 @contextmanager
 def traced(folder: ProcessFolder, numbers: Sequence[int], with_stacks: bool) -> Iterator[Following]:
-    """Report each of these system calls of a process within the block. Raises GdbheapError."""
+    """Yield a reader of these system calls of a process, which are reported within the block. Raises GdbheapError."""
     tracepoint = _tracepoint()
     try:
-        # A user who has only the right to tracepoints may not read this.
+        # A user who has only the right to tracepoints may not be allowed to read this.
         folder.read("maps", procfs.TABLE_LIMIT)
     except OSError as error:
         raise refusal.explain(folder, error) from error
@@ -48,12 +48,12 @@ def _tracepoint() -> _native.Tracepoint:
     except OSError as error:
         if error.errno == errno.EACCES:
             raise NotPermitted(
-                f"--perf reads in {TRACEFS}, which this user may not: run gdbheap as root (sudo)"
+                f"--perf reads {TRACEFS}, which this user may not read: run gdbheap as root (sudo)"
             ) from error
         if error.errno == errno.EPERM:
             raise NotPermitted(
-                "--perf needs tracefs, which is not mounted here, and which this user may not mount: run gdbheap as"
-                f" root (sudo), or mount it so that this user may read it ({TRACEFS})"
+                "--perf needs tracefs, which is not mounted here, and this user may not mount it: run gdbheap as"
+                f" root (sudo), or mount it at {TRACEFS} so that this user may read it"
             ) from error
         raise _unsupported(error) from error
 
@@ -62,7 +62,8 @@ def _explained(folder: ProcessFolder, error: OSError) -> GdbheapError:
     if error.errno in REFUSED:
         return NotPermitted(
             f"the kernel refuses tracepoints of process {folder}: run gdbheap as root (sudo) or with CAP_PERFMON, or"
-            f" lower kernel.perf_event_paranoid, which is {_paranoid()}, to 1; a container's filter may refuse them"
+            f" lower kernel.perf_event_paranoid, which is {_paranoid()}, to 1; the seccomp filter of a container may"
+            " refuse them too"
         )
     if error.errno in NOT_THERE:
         return _unsupported(error)
@@ -71,7 +72,7 @@ def _explained(folder: ProcessFolder, error: OSError) -> GdbheapError:
 
 def _unsupported(error: OSError) -> Unsupported:
     reason = one_line(error.strerror or error)
-    return Unsupported(f"this kernel has no tracepoints for --perf ({reason}): leave it out")
+    return Unsupported(f"this kernel has no tracepoints for --perf ({reason}): leave out --perf")
 
 
 def _paranoid() -> str:

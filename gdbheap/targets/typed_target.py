@@ -22,5 +22,5 @@ def parse_target(text: str) -> int | str:
 def _process_id(text: str) -> int:
     number = int(text) if len(text) <= PID_DIGITS and text.count("-") + text.count("+") <= 1 else 0
     if number <= 0:
-        raise NoTarget(f"there is no process {one_line(text, 40)}: ps -e lists those that run")
+        raise NoTarget(f"there is no process {one_line(text, 40)}: ps -e lists the running processes")
     return number

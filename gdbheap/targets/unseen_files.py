@@ -1,4 +1,4 @@
-"""Files of a target whose headers are neither in its memory nor on this machine: nothing in their data can be found."""
+"""Files of a target without their ELF headers, in memory or on this machine: nothing in their data can be found."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gdbheap.errors import one_line
 from gdbheap.text import named
 
-REMEDY = "--exe=FILE or --sysroot=FOLDER says where"
+REMEDY = "--exe=FILE or --sysroot=FOLDER says where to find them"
 NAMED = 4
 NAME_LIMIT = 60
 
@@ -18,8 +18,8 @@ NAME_LIMIT = 60
 class UnseenFile:
     """A program or library mapped at ``base``, by its ``path`` in the target.
 
-    ``other``: a file on this machine that was compared instead. ``refuted``: that is another version; if not, too
-    little of the memory is present to decide.
+    ``other``: a file on this machine that was compared with it. ``refuted``: whether ``other`` is certainly another
+    version; if not, too little of the memory is present to decide.
     """
 
     path: str
@@ -34,7 +34,7 @@ class UnseenFile:
 
 
 def about(unseen: Sequence[UnseenFile]) -> str:
-    """Return which files' headers are missing, why, and what to do: the text after "because"."""
+    """Return which files' ELF headers are missing, why, and what to do: the text that follows the word "because"."""
     many = len(unseen) > 1
     files = f"{len(unseen)} files" if many else "a file"
     names = ", ".join(dict.fromkeys(file.name for file in unseen[:NAMED])) + ", …" * (len(unseen) > NAMED)
@@ -42,12 +42,12 @@ def about(unseen: Sequence[UnseenFile]) -> str:
 
 
 def _here(unseen: Sequence[UnseenFile]) -> str:
-    """Return the result of the search on this machine, in words."""
+    """Return in words what the search on this machine found."""
     refuted = [file.other for file in unseen if file.other is not None and file.refuted]
     doubtful = [file.other for file in unseen if file.other is not None and not file.refuted]
     if refuted:
         more = f" and {len(refuted) - 1} more are other versions" if refuted[1:] else " is another version"
         return f"{one_line(refuted[0], 2 * NAME_LIMIT)}{more}"
     if doubtful:
-        return "what is left of them does not tell whether the files here are the same"
-    return "they are not here" if unseen[1:] else "it is not here"
+        return "the core has too little of them to compare them with the files on this machine"
+    return "this machine has no such files" if unseen[1:] else "this machine has no such file"

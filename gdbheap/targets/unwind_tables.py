@@ -1,4 +1,4 @@
-"""Locate the tables for unwinding threads' stacks (``.eh_frame``, through its header)."""
+"""Locate the tables for unwinding stacks (``.eh_frame``), through their header (``.eh_frame_hdr``)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ PT_GNU_EH_FRAME = 0x6474E550
 # Indexes into struct user_regs_struct of the registers with DWARF numbers 0 to 16 (rax rdx rcx rbx rsi rdi rbp rsp r8
 # …).
 DWARF = (10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16)
-# The limit for all tables of a target. Compilers write some MB of them for the largest libraries.
+# The most bytes of all tables of a target. Compilers write some MB of them for the largest libraries.
 TABLES_LIMIT, TABLES_SHARE = 256 << 20, 4
 
 
 class Module(NamedTuple):
     """A loaded object [start, end) and its unwind tables.
 
-    ``table_start``: the address of its .eh_frame_hdr; ``table_end``: the end of the file's bytes in the segment that
-    contains it.
+    ``table_start``: the address of its .eh_frame_hdr; ``table_end``: the end of the file's bytes in the segment with
+    this table.
     """
 
     start: int
@@ -37,7 +37,7 @@ def room_for_tables() -> int:
 
 
 def modules_of(target: Target, space: Space) -> list[Module]:
-    """Return the loaded objects and the vDSO that have tables. ``space``: for reading the vDSO."""
+    """Return the loaded objects that have unwind tables, and the vDSO if it does. ``space``: for reading the vDSO."""
     objects = [(loaded.base, loaded.end, loaded.bias, loaded.segments) for loaded in target.objects]
     base = target.auxv.get(AT_SYSINFO_EHDR, 0)
     vdso = target.mappings.find(base)
@@ -51,7 +51,7 @@ def modules_of(target: Target, space: Space) -> list[Module]:
 
 
 def _module(start: int, end: int, bias: int, segments: list[image.Segment]) -> Module | None:
-    """Return the module; None for an object without tables."""
+    """Return an object with its tables; None for an object without tables."""
     table = next((segment.address for segment in segments if segment.type == PT_GNU_EH_FRAME), None)
     for load in segments:
         if table is not None and load.type == image.PT_LOAD and 0 <= table - load.address < load.file_size:

@@ -21,11 +21,12 @@ HUGE_TUNABLE = "glibc.malloc.hugetlb"
 
 @dataclass(frozen=True)
 class Growth:
-    """A call that made an arena grow.
+    """A call that made an arena of glibc grow.
 
-    Sizes in bytes. ``asked``: the request; ``chunk``: the chunk that it needs; ``arena``: its number, 0 for the main
-    one; ``largest``: the largest free chunk before the call, ``short_by``: how much it lacked, both None if unknown;
-    ``has_looked``: whether free chunks were read; ``is_new``: the arena was new."""
+    Sizes are in bytes. ``asked``: the request; ``chunk``: the chunk that the request needs; ``bytes``: by how much the
+    arena grew; ``arena``: the arena's number, 0 for the main one; ``largest``: the arena's largest free chunk before
+    the call; ``short_by``: by how much that chunk was too small; both are None if unknown; ``has_looked``: whether the
+    free chunks were read; ``is_new``: whether the call created the arena."""
 
     call: int
     asked: int
@@ -41,15 +42,17 @@ class Growth:
 
 
 def growths(path: str, pid: int | None, count: int | None, progress: Progress = None) -> list[Growth]:
-    """Return all arena growths of a process of a log, in order; for the ``count`` largest (None: all) free chunks are
-    read.
+    """Return all arena growths of a log's process, in order of the calls.
 
-    Raises UsageError if the file is not a log, or is of another allocator, and GdbheapError if it cannot be
+    The free chunks are read only for the ``count`` largest growths (None: for all). Raises UsageError if the file is
+    not a log, or the program did not use glibc's malloc without huge pages, and GdbheapError if the calls cannot be
     replayed."""
     with planned(path, pid, False, False) as job:
         setting = recorded_setting(job.process.who)
         if setting.library is not None or HUGE_TUNABLE in setting.tunables:
-            raise UsageError("growths are those of glibc's arenas, without huge pages: the program had others")
+            raise UsageError(
+                "arena growths need glibc's malloc without huge pages, and the recorded program did not use that"
+            )
         found = _all(job, setting)
         chosen = sorted(found, key=lambda grown: -grown.bytes)[:count]
         calls = sorted(grown.call for grown in chosen)
@@ -72,8 +75,9 @@ def _all(job: Job, setting: Setting) -> list[Grown]:
 
 
 def _looked_at(job: Job, setting: Setting, calls: Sequence[int], progress: Progress) -> dict[int, int | None]:
-    """Return the largest free chunk, before each of these calls, of the arena that it made grow; None without a free
-    chunk. Calls at which the heap could not be read are missing."""
+    """Return the largest free chunk that the arena had before each of ``calls``, by call; None if it had no free chunk.
+
+    Each of these calls made an arena grow. Calls at which the heap could not be read are missing."""
     found: dict[int, int | None] = {}
     with Replayer(job.plan, setting, False, [call - 1 for call in calls], with_growths=True) as replayer:
         largest: dict[int, int] | None = None
@@ -88,11 +92,12 @@ def _looked_at(job: Job, setting: Setting, calls: Sequence[int], progress: Progr
 
 
 def _stacks(job: Job, calls: list[int]) -> dict[int, list[StackFrame]]:
-    """Return the stacks of those calls that have one, by call, outermost frame first."""
+    """Return the stacks of these calls, by call, outermost frame first. Calls without a recorded stack are missing."""
     process, before = job.process, job.content.inherited
     if not process.who.stacks:
         return {}
-    # A replay also has the calls of the process's parents first, which are in logs of their own.
+    # A replay begins with the calls of the process's ancestors. Their stages, and so their stacks, are not in
+    # ``process.frames``.
     asked = [call - before for call in calls if call > before]
     found = _native.live_stacks(process.opened, process.frames, room_for_copy(), process.who.stacks, [], asked=asked)
     namer = Namer(found)
@@ -100,8 +105,8 @@ def _stacks(job: Job, calls: list[int]) -> dict[int, list[StackFrame]]:
 
 
 def _need(grown: Grown) -> int:
-    """Return the size of the chunk that malloc looks for. With an alignment, it must contain an aligned chunk plus what
-    is cut off on both sides (malloc/malloc.c, _int_memalign)."""
+    """Return the size of the free chunk that malloc looks for. For an aligned request this chunk is larger, because
+    malloc cuts off what lies before and after the aligned part (malloc/malloc.c, _int_memalign)."""
     from gdbheap.allocators.glibc.arenas import SMALLEST_CHUNK
     from gdbheap.answers.fit import chunk_of
 
@@ -120,9 +125,9 @@ def _growth(
 
 
 def _largest(pid: int) -> dict[int, int] | None:
-    """Return the largest free chunk of each arena that has one, by the arena's address (0 for the main one); None if
-    the heap cannot be read."""
-    # Imported on use: this imports nearly all of gdbheap.
+    """Return the largest free chunk of each arena, by the arena's address (0 for the main one); None if the heap cannot
+    be read. Arenas without a free chunk are missing."""
+    # Imported here, because this imports nearly all of gdbheap.
     from gdbheap.allocators.glibc.allocator import GlibcAllocator
     from gdbheap.answers.fit import largest_free
     from gdbheap.heap import Heap

@@ -1,4 +1,4 @@
-"""Find the stack that made a block, in the log of a recorded process."""
+"""Find the stack that allocated a block, in the log of a recorded process."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from gdbheap.tracing.recorder_files import RecorderFile, parts_path
 
 __all__ = ["maker", "makers"]
 
-# A call number beyond the last call of any log: it means the end.
+# Stands for the end of the log: no log has so many calls.
 LAST = 10**18
-# Stages move from the recorder's file into the log while both are read.
+# The log is read again if stages moved into it from the recorder's file meanwhile.
 TRIES = 10
 
 
 def maker(path: str, pid: int | None, address: int) -> Made | None:
-    """Return the call that made the block which holds an address; None if no call with a stack did. See ``makers``."""
+    """Return the call that allocated the block which contains ``address``; None if no recorded call with a stack did.
+    Raises the errors of ``makers``."""
     return makers(path, pid, [address]).get(address)
 
 
 def makers(path: str, pid: int | None, addresses: Sequence[int]) -> dict[int, Made]:
-    """Return, by address, the recorded calls that made the blocks which hold ``addresses`` at the end of the recording
-    so far.
+    """Return the recorded calls that allocated the blocks which contain ``addresses``, by address.
 
-    Calls without a stack are missing. Raises UsageError if the file is not a log, or has no stacks of the process
-    ``pid``."""
+    What counts is the end of the log, or the present if the process is still being recorded. Calls without a stack are
+    missing. Raises UsageError if the file is not a log, or has no stacks of the process ``pid``."""
     for _ in range(TRIES):
         process = _process(path, pid)
         rest = _rest(path, process)
@@ -43,10 +43,11 @@ def makers(path: str, pid: int | None, addresses: Sequence[int]) -> dict[int, Ma
 
 
 def _process(path: str, pid: int | None) -> ProcessCalls:
-    """Return the newest process with this id: each exec starts another one. Raises UsageError."""
+    """Return the newest process with this id. There may be several, because each exec starts a new one. Raises
+    UsageError."""
     processes = [process for process in read_log(path).processes if process.who.pid == pid]
     if not processes:
-        raise UsageError(f"{one_line(path)} has no calls of process {pid}")
+        raise UsageError(f"{one_line(path)} contains no calls of process {pid}")
     newest = max(processes, key=lambda process: process.who.began)
     if not newest.who.stacks:
         raise UsageError(f"{one_line(path)} has no stacks: gdbheap trace --stacks records them")
@@ -58,7 +59,7 @@ def _process(path: str, pid: int | None) -> ProcessCalls:
 
 
 def _rest(path: str, process: ProcessCalls) -> list[bytes]:
-    """Return the stages that are not in the log yet."""
+    """Return the stages that are still in the recorder's file and not yet in the log."""
     try:
         file = RecorderFile(parts_path(path, process.who), taken=len(process.frames))
     except OSError:

@@ -30,7 +30,10 @@ Moment = Union[int, str]
 
 @dataclass(frozen=True)
 class AllocatingStack:
-    """A stack, with its bytes and blocks in use; in a difference, the later figures minus the earlier."""
+    """A stack and the blocks that it allocated.
+
+    ``bytes``, ``blocks``: those in use; ``allocated_…``: all so far. In a difference of two moments, each figure is the
+    later one minus the earlier one."""
 
     frames: list[StackFrame]
     bytes: int
@@ -41,8 +44,8 @@ class AllocatingStack:
 
 @dataclass(frozen=True)
 class Site:
-    """The sums of all stacks with the same site: the innermost Python frame, else the innermost C frame; None for
-    stacks without frames."""
+    """The sums of all stacks that have the same frame as their site: the innermost Python frame or, without one, the
+    innermost C frame. ``frame`` is None for stacks without frames."""
 
     frame: StackFrame | None
     bytes: int
@@ -53,8 +56,8 @@ class Site:
 
 @dataclass(frozen=True)
 class CallStacks:
-    """The answer of ``gdbheap stacks``: a process's stacks after ``call``, minus those after ``since_call`` if that is
-    set. Sums are estimates unless ``mean`` is 1."""
+    """The answer of ``gdbheap stacks``: a process's stacks after ``call``; if ``since_call`` is set, the figures after
+    ``since_call`` are subtracted. The sums are estimates unless ``mean`` is 1."""
 
     file: str
     pid: int
@@ -87,10 +90,11 @@ class _Point:
 
 
 def call_stacks(path: str, pid: int | None, at: Moment, since: Moment | None = None) -> CallStacks:
-    """Return the stacks of a process of the log after a call, or at "peak" or "end".
+    """Return the stacks of a log's process after a given call.
 
-    ``pid`` None: the process with the most calls. Raises UsageError if the file is not a log, has no stacks, or no such
-    process or call."""
+    ``at``: the number of the call, or "peak" or "end"; ``since``: None, or another call in the same form: its figures
+    are then subtracted; ``pid``: None for the process with the most calls. Raises UsageError if the file is not a log,
+    if it has no stacks or no such process, or if the call does not exist."""
     log = read_log(path)
     process = log.chosen(pid, with_stacks=True)
     sums = _native.plan_calls(process.opened, process.frames, room_for_copy())
@@ -119,7 +123,7 @@ def _point(sums: _native.ReplayPlan, at: Moment) -> _Point:
         return _Point(sums.calls, sums.live_bytes)
     assert isinstance(at, int)
     if at > sums.calls:
-        raise UsageError(f"there are only {sums.calls:,} calls")
+        raise UsageError(f"the log contains only {sums.calls:,} calls")
     return _Point(at, sums.peak_bytes if at == sums.peak_call else None)
 
 
@@ -127,7 +131,7 @@ Figures = tuple[float, float, float, float]
 
 
 def _figures(shares: Iterable[_native.StackShare], before: Iterable[_native.StackShare]) -> list[tuple[int, Figures]]:
-    """Return (number of the stack, its figures) for each stack; ``before`` is subtracted."""
+    """Return the figures of each stack, with its number: those of ``shares`` minus those of ``before``."""
     found: dict[int, list[float]] = defaultdict(lambda: [0.0] * 4)
     for sign, rows in ((1, shares), (-1, before)):
         for row in rows:
@@ -137,7 +141,7 @@ def _figures(shares: Iterable[_native.StackShare], before: Iterable[_native.Stac
 
 
 def _merged(namer: Namer, figures: Iterable[tuple[int, Figures]]) -> list[AllocatingStack]:
-    """Merge stacks with equal frames; return them by bytes, most first."""
+    """Merge stacks with equal frames. Return them ordered by bytes, most first."""
     sums: dict[tuple[StackFrame, ...], list[float]] = defaultdict(lambda: [0.0] * 4)
     for number, values in figures:
         frames = namer.frames(number)
@@ -157,18 +161,19 @@ def _sites(stacks: Sequence[AllocatingStack]) -> list[Site]:
 
 
 def _site(frames: Sequence[StackFrame]) -> StackFrame | None:
-    """Return the frame where the program's author looks: the innermost Python line (below it are the interpreter's own
-    functions), else the innermost function; None without frames."""
+    """Return the frame that interests the program's author: the innermost Python frame (the frames below it belong to
+    the interpreter), or else the innermost frame; None if there are no frames."""
     python = [frame for frame in frames if frame.kind == PYTHON]
     found = python or list(frames)
     return found[-1] if found else None
 
 
 class Namer:
-    """Names the frames of recorded stacks, from files on this machine that have the recorded build-ids."""
+    """Names the frames of recorded stacks. It reads the names from files on this machine that have the recorded
+    build-ids."""
 
     def __init__(self, found: _native.LiveStacks) -> None:
-        # A field of a native record is created anew each time that it is read, so read it once.
+        # Each access to a field of a native record creates a new object, so read each field once.
         self._stacks, self._codes = found.stacks, [_Code(code) for code in found.codes]
         self._objects = [_Object(loaded) for loaded in found.objects]
         self._files = ElfFiles()
@@ -182,16 +187,16 @@ class Namer:
 
     @property
     def releases(self) -> list[str]:
-        """The releases of Python whose code appears in the stacks, such as "3.11"."""
+        """The releases of Python whose code objects are in the stacks, such as "3.11"."""
         return [_release_text(number) for number in sorted({code.release for code in self._codes})]
 
     @property
     def unread(self) -> list[str]:
-        """One line for each file, or part of one, that could not be read so far."""
+        """One line for each file, or part of a file, that could not be read so far."""
         return [*self._files.systems.warnings, *self._files.room.warnings()]
 
     def frames(self, number: int) -> tuple[StackFrame, ...]:
-        """Return the frames of a stack, outermost first."""
+        """Return the frames of a stack, given by its number, outermost first."""
         stack = self._stacks[number]
         natives = [self._native(place) for place in stack.native]
         groups = [[self._python(code, offset) for code, offset in group if code is not None] for group in stack.python]
@@ -237,7 +242,7 @@ class Namer:
 
 
 class _Object:
-    """An object file that was loaded."""
+    """An object file that the recorded program had loaded."""
 
     def __init__(self, loaded: _native.LoadedCode) -> None:
         self.path = bytes(loaded.path).decode(errors="surrogateescape")
@@ -246,14 +251,14 @@ class _Object:
 
 
 class _Code:
-    """A Python code object."""
+    """A Python code object in a recorded stack."""
 
     def __init__(self, code: _native.PythonCode) -> None:
         self.release, self._first_line, self._lines = code.release, code.first_line, bytes(code.lines)
         self.name, self.file = _text(code.name), _text(code.file)
 
     def line(self, offset: int) -> int | None:
-        """Return the line of the instruction at that offset; None if unknown."""
+        """Return the source line of the instruction at this offset in the code; None if unknown."""
         release = _release(self.release)
         try:
             return None if release is None else line_of(release, self._lines, self._first_line, offset)

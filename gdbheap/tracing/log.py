@@ -1,4 +1,5 @@
-"""The file of recorded calls: a sequence of frames, readable up to where it was cut off (docs/calls.md)."""
+"""The log of recorded calls: a file of frames, which can be read up to the place where it was cut off
+(docs/calls.md)."""
 
 from __future__ import annotations
 
@@ -29,17 +30,17 @@ __all__ = [
 ]
 
 MAGIC = b"gdbheap calls 1\n"
-# Kind, number of the process, size of the content in bytes.
+# A frame's header: its kind, the number of the process, and the size of the content in bytes.
 FRAME = struct.Struct("<4sIQ")
 PROCESS, STAGE, TIMED_STAGE, PROCESS_END, END = b"PROC", b"STAG", b"TIME", b"DONE", b"ENDS"
-# The time of the stage's first call, and its lane.
+# Before a stage whose calls are ordered by time: the time of its first call, and its lane.
 TIMES = struct.Struct("<QQ")
 BY_LOCK, BY_TIME = "lock", "time"
 MAX_DOCUMENT_BYTES = 1 << 20
 MAX_PROCESSES = 1 << 20
-# Stages, of some hundred bytes of memory each, between two checks of the memory that is left.
+# After so many stages the memory that is left is checked again. A stage takes some hundred bytes of memory.
 FRAMES_AT_ONCE = 1 << 14
-# The kernel has at most 4,194,304 process ids.
+# Process ids are below the first number (the kernel's are at most 4,194,304), other numbers below the second.
 BEYOND_PIDS, BEYOND = 1 << 31, 1 << 63
 
 
@@ -48,10 +49,10 @@ class Recorded:
     """A recorded process, as its recorder describes it.
 
     ``began``: nanoseconds since 1970; ``exe``, ``words``: its program and arguments; ``malloc``: the file of its
-    allocator; ``environment``: the variables that affect that. ``parent``: the pid and beginning of the process that
-    forked it, and the number of the fork there; None after an exec. ``order``: BY_LOCK, calls are recorded one at a
-    time; BY_TIME, each thread records its own, ordered by the processor's clock. ``stacks``: the bytes
-    between two recorded stacks; 1: a stack with each call, 0: none."""
+    allocator; ``environment``: the variables that affect the allocator. ``parent``: of the process that forked it, the
+    pid, ``began``, and the number of the fork; None after an exec. ``order``: BY_LOCK, calls are recorded one at a
+    time; BY_TIME, each thread records its own calls, which are ordered by the processor's clock. ``stacks``: the mean
+    number of bytes between two recorded stacks; 1: each call has a stack, 0: there are none."""
 
     pid: int
     began: int
@@ -70,10 +71,10 @@ Frames = list[tuple[int, int, int]]
 
 @dataclass
 class ProcessCalls:
-    """One process of a log.
+    """The calls of one process in a log.
 
-    ``frames``: its stages in the file ``held``; ``lanes``: the number of stages of each thread's lane, by when the lane
-    began; ``lost``: calls that were not written; ``ended``: no more stages follow."""
+    ``frames``: its stages in the file ``held``; ``lanes``: how many stages each thread's lane has, by the time when the
+    lane began; ``lost``: how many calls were not written; ``ended``: no more stages follow."""
 
     who: Recorded
     held: Descriptor
@@ -84,7 +85,7 @@ class ProcessCalls:
 
     @property
     def opened(self) -> str:
-        """A path to the file that the frames were read from, even if its name now means another file."""
+        """A path to the file that the frames were read from. It stays valid if the log is renamed or replaced."""
         return f"/proc/self/fd/{self.held.number}"
 
 
@@ -92,8 +93,8 @@ class ProcessCalls:
 class CallLog:
     """A log of calls.
 
-    ``held``: its file; ``whole``: nothing is missing at its end; ``status``: how the command ended, None if unknown;
-    ``size``: bytes up to the end of the last complete frame."""
+    ``held``: its file; ``whole``: nothing is missing at its end; ``status``: the command's exit status, None if
+    unknown; ``size``: bytes up to the end of the last complete frame."""
 
     path: str
     held: Descriptor
@@ -103,13 +104,14 @@ class CallLog:
     size: int = len(MAGIC)
 
     def chosen(self, pid: int | None, with_stacks: bool = False) -> ProcessCalls:
-        """Return the process with this pid; if several fit, or ``pid`` is None, the one with the most stages.
+        """Return the process with this pid. If there are several, or ``pid`` is None, return the one with the most
+        stages.
 
-        ``with_stacks``: only of processes with recorded stacks. Raises UsageError."""
+        ``with_stacks``: only consider processes with recorded stacks. Raises UsageError if there is none."""
         named = [process for process in self.processes if pid is None or process.who.pid == pid]
         if not named:
             others = ", ".join(str(process.who.pid) for process in self.processes[:20])
-            reason = f"no process {pid}, only {others}" if others else "no processes"
+            reason = f"no process {pid}, only {others}" if others else "no process"
             raise UsageError(f"{one_line(self.path)} has {reason}")
         found = [process for process in named if process.who.stacks or not with_stacks]
         if not found:
@@ -118,10 +120,11 @@ class CallLog:
 
 
 class LogWriter:
-    """A writer of a log, which is readable after each call. Raises UsageError if the file cannot be opened."""
+    """Writes a log, which can be read after each call. Raises UsageError if the file cannot be opened."""
 
     def __init__(self, path: str, continued: int | None = None, mode: int = PRIVATE) -> None:
-        """Open a new log, or append after the first ``continued`` bytes of one that was cut off."""
+        """Open a new log. With ``continued``, instead open a log that was cut off, and append after its first
+        ``continued`` bytes."""
         self.path = path
         try:
             self._file = _begun(path, mode) if continued is None else _continued(path, continued)
@@ -134,7 +137,7 @@ class LogWriter:
         return self._file.tell()
 
     def process(self, number: int, who: Recorded) -> None:
-        """Write that a process appeared; numbers count from 0."""
+        """Write that a process was found. Processes are numbered from 0."""
         self._document(PROCESS, number, vars(who))
 
     def stage(self, number: int, packed: bytes) -> None:
@@ -142,15 +145,16 @@ class LogWriter:
         self._frame(STAGE, number, packed)
 
     def timed_stage(self, number: int, packed: bytes, tick: int, lane: int) -> None:
-        """Write the next stage of a lane, if calls are ordered by time; ``tick``: the time of its first call."""
+        """Write the next stage of a thread's lane, in a log that is ordered by time. ``tick``: the time of the stage's
+        first call."""
         self._frame(TIMED_STAGE, number, TIMES.pack(tick, lane) + packed)
 
     def process_end(self, number: int, lost: int) -> None:
-        """Write that no more stages of this process follow."""
+        """Write that no more stages of this process follow, and that ``lost`` of its calls are missing."""
         self._document(PROCESS_END, number, {"lost": lost})
 
     def end(self, status: int | None) -> None:
-        """Write the end of the log, with the command's exit status."""
+        """Write the end of the log. ``status``: the command's exit status, None if unknown."""
         self._document(END, 0, {"status": status})
 
     def close(self) -> None:
@@ -182,7 +186,7 @@ def _continued(path: str, size: int) -> BinaryIO:
 
 
 def is_call_log(path: str) -> bool:
-    """Return whether the file exists and begins as a log of calls."""
+    """Return whether the file exists and begins like a log of calls."""
     try:
         with open_regular(path) as file:
             return file.read(len(MAGIC)) == MAGIC
@@ -191,11 +195,12 @@ def is_call_log(path: str) -> bool:
 
 
 def read_log(path: str) -> CallLog:
-    """Read a log up to where it was cut off. Raises UsageError, of one line, if the file is not a log or is damaged."""
+    """Read a log, up to the place where it was cut off. Raises UsageError (of one line) if the file is not a log or is
+    damaged."""
     try:
         with open_to_read(path) as file:
             if file.read(len(MAGIC)) != MAGIC:
-                raise UsageError(f"{one_line(path)}: it is no log of calls that gdbheap knows")
+                raise UsageError(f"{one_line(path)}: it is not a log of calls that gdbheap knows")
             log = CallLog(path, Descriptor(os.dup(file.fileno())), [])
             room = RoomLeft()
             for count, (kind, number, offset, size) in enumerate(_frames(file)):
@@ -210,7 +215,7 @@ def read_log(path: str) -> CallLog:
 
 
 def _frames(file: BinaryIO) -> Iterator[tuple[bytes, int, int, int]]:
-    """Yield (kind, process, offset, bytes) of each complete frame."""
+    """Yield each complete frame: its kind, the number of its process, and the offset and size of its content."""
     length, offset = os.fstat(file.fileno()).st_size, len(MAGIC)
     while offset + FRAME.size <= length:
         file.seek(offset)
@@ -234,7 +239,7 @@ def _take(log: CallLog, file: BinaryIO, kind: bytes, number: int, offset: int, s
         process.lanes[lane] = process.lanes.get(lane, 0) + 1
         return
     if size > MAX_DOCUMENT_BYTES:
-        raise ValueError("a document is larger than any")
+        raise ValueError("a document is larger than any that gdbheap writes")
     file.seek(offset)
     content = parsed(file.read(size))
     if kind == PROCESS:
@@ -249,7 +254,7 @@ def _take(log: CallLog, file: BinaryIO, kind: bytes, number: int, offset: int, s
 
 
 def _recorded(content: Any) -> Recorded:
-    """Parse the description of a process. Raises ValueError if it is none."""
+    """Return the process that a frame describes. Raises ValueError if the description is invalid."""
     try:
         who = from_json(Recorded, content)
     except UsageError as error:
@@ -263,7 +268,7 @@ def _recorded(content: Any) -> Recorded:
 
 
 def _checked(number: Any, least: int, beyond: int) -> int:
-    """Return an integer of a log. Raises ValueError for another type, or if it is out of range."""
+    """Return ``number`` if it is an integer, at least ``least`` and less than ``beyond``. Raises ValueError."""
     if type(number) is not int or not least <= number < beyond:
-        raise ValueError(f"{number!r:.100} is no number of a log")
+        raise ValueError(f"{number!r:.100} is not a valid number in a log")
     return number

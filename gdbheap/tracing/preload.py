@@ -1,4 +1,4 @@
-"""LD_PRELOAD: what the dynamic linker loads before a program's own libraries (ld.so(8))."""
+"""LD_PRELOAD: libraries that the dynamic linker loads before a program's own libraries (ld.so(8))."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ SEPARATORS = frozenset(" :")
 
 
 def can_be_preloaded(path: str) -> bool:
-    """Return whether a path can stand in LD_PRELOAD, which has no way to write a space or a colon."""
+    """Return whether LD_PRELOAD can name this path. It cannot if the path has a space or a colon."""
     return not SEPARATORS & set(path)

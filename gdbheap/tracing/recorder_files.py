@@ -1,5 +1,5 @@
-"""The files that a recorder writes, one for each process; finished stages are taken from them while it runs
-(native/calls/src/header.rs)."""
+"""The files that a recorder writes. Each process, or each thread of it, has one; finished stages are moved from them
+into the log while the process runs (native/calls/src/header.rs)."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ ORDER = "GDBHEAP_CALLS_ORDER"
 # Set to record the calls of Python's own allocator too.
 OF_PYTHON = "GDBHEAP_CALLS_OF_PYTHON"
 SUFFIX = ".calls"
-# Pid and time of beginning, as native/recorder/src/file.rs writes them; the kernel's pids are below 2^22
+# The pid and the time when it began, as native/recorder/src/file.rs writes them. The kernel's pids are below 2^22
 # (PID_MAX_LIMIT).
 _NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.calls")
 MAX_PID = 1 << 22
 MAX_LOST = 1 << 40
-# Appended to the log's path, this names the folder of these files.
+# The folder of these files has the log's path with this at its end.
 PARTS = ".parts"
 HEADER_BYTES = 16 << 10
 TEXT_AT = 8 << 10
@@ -50,15 +50,14 @@ KEEP_SIZE, PUNCH_HOLE = 1, 2
 
 
 def recorder_library() -> str:
-    """Return the path of the library that is preloaded into programs. Raises Unsupported if it is missing."""
+    """Return the path of the recorder: the library that is preloaded into programs. Raises Unsupported if it is
+    missing."""
     folder = Path(gdbheap.__file__).resolve().parent
     found = next(iter(sorted(folder.glob("_recorder*.so"))), None)
     if found is None:
         raise Unsupported("the recorder is missing: gdbheap was installed without it")
     if not can_be_preloaded(str(found)):
-        raise Unsupported(
-            f"the path of the recorder has a space or a colon in it, which LD_PRELOAD cannot say: {found}"
-        )
+        raise Unsupported(f"LD_PRELOAD cannot name the recorder, because its path has a space or a colon: {found}")
     return str(found)
 
 
@@ -69,18 +68,18 @@ def is_recorders_name(name: str) -> bool:
 
 
 def parts_path(log: str, who: Recorded) -> str:
-    """Return the path of the file in which a process records the calls that go into ``log``."""
+    """Return the path of the file into which a process is recorded, if the log's path is ``log``."""
     return os.path.join(log + PARTS, f"{who.pid:016x}-{who.began:016x}{SUFFIX}")
 
 
 class RecorderFile:
-    """The file of one process.
+    """The file into which one process, or one thread of it, is recorded.
 
     ``taken``: how many of its stages are in the log; ``started``: when the kernel started the process, 0 if unknown;
     ``began``: the time in the file's name; ``is_lane``: each thread of the process has its own file."""
 
     def __init__(self, path: str, taken: int = 0) -> None:
-        """Open the file. Raises OSError, also for a file that is not a recorder's."""
+        """Open the file. Raises OSError, also if a recorder did not make the file."""
         if not is_recorders_name(os.path.basename(path)):
             raise _no_recorders(path)
         self.path, self.taken = path, taken
@@ -94,7 +93,8 @@ class RecorderFile:
         os.close(self._descriptor)
 
     def remove(self) -> None:
-        """Remove the file: a process that still records in it stops at the end of its stage."""
+        """Remove the file. A process that is still being recorded in it stops recording at the end of the current
+        stage."""
         os.unlink(self.path)
 
     @property
@@ -126,8 +126,10 @@ class RecorderFile:
         )
 
     def take(self, is_last: bool) -> Iterator[tuple[bytes, int]]:
-        """Yield the finished stages, packed for the log, each with the time of its first call; with ``is_last`` the
-        current stage too. A stage's disk space is released once the next is asked for."""
+        """Yield the finished stages, packed for the log, each with the time of its first call. With ``is_last``, yield
+        the unfinished stage too.
+
+        When the next stage is asked for, the previous one's disk space is released."""
         header = self._header
         if len(header) < HEADER_BYTES:
             return
@@ -136,7 +138,7 @@ class RecorderFile:
             is_current = self.taken == current
             offset, size = _native.place_of_stage(self.taken, is_current)
             if not self._has_data(offset, size):
-                # The count of stages comes from the header, to which the program may have written.
+                # The number of stages comes from the header, which the recorded program may have overwritten.
                 break
             yield _native.pack_stage(os.pread(self._descriptor, size, offset))
             self.taken += 1
@@ -147,7 +149,7 @@ class RecorderFile:
             yield _native.pack_stage(waiting)
 
     def rest(self) -> list[bytes]:
-        """Return the stages that were not taken, including the unfinished last one; they stay in the file."""
+        """Return the stages that are not in the log yet, including the unfinished one. They stay in the file."""
         header = self._header
         if len(header) < HEADER_BYTES:
             return []
@@ -165,17 +167,19 @@ class RecorderFile:
         try:
             return os.lseek(self._descriptor, offset, os.SEEK_DATA) < offset + size
         except OSError as error:
-            # ENXIO: the rest of the file is a hole, or the file ends before. Some file systems have no holes.
+            # ENXIO: there is only a hole from here to the end, or the file is shorter. Other errors: this file system
+            # cannot find holes.
             return error.errno != errno.ENXIO
 
     def lost(self) -> int:
-        """Return the number of calls that could not be recorded, as the program counts them."""
+        """Return how many calls could not be recorded, by the recorder's own count in the header."""
         header = self._header
         return min(WORDS.unpack_from(header)[6], MAX_LOST) if len(header) >= HEADER_BYTES else 0
 
 
 def _opened(path: str) -> int:
-    """Open a file that a recorder made in a folder of ours. Raises OSError if somebody else put it there."""
+    """Open a recorder's file. Raises OSError if it is a link, not a regular file, or has another name too, because
+    somebody else may have put it there."""
     number = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     found = os.fstat(number)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
@@ -185,7 +189,7 @@ def _opened(path: str) -> int:
 
 
 def _no_recorders(path: str) -> OSError:
-    return OSError(errno.EPERM, "it is no file that a recorder made", path)
+    return OSError(errno.EPERM, "it is not a file that the recorder made", path)
 
 
 def _texts(text: bytes) -> Iterator[str]:
@@ -195,7 +199,7 @@ def _texts(text: bytes) -> Iterator[str]:
 
 
 def _give_back(descriptor: int, offset: int, size: int) -> None:
-    """Release the disk space of a part of a file; on a file system without holes it stays (fallocate(2))."""
+    """Release the disk space of a part of a file (fallocate(2)). On a file system without holes it is not released."""
     with suppress(AttributeError, OSError):
         mode = PUNCH_HOLE | KEEP_SIZE
         ctypes.CDLL(None).fallocate64(descriptor, mode, ctypes.c_int64(offset), ctypes.c_int64(size))

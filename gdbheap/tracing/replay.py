@@ -26,7 +26,7 @@ Progress = Optional[Callable[[int, int], None]]
 
 @dataclass(frozen=True)
 class Gaps:
-    """Free memory that glibc cannot return, after that many calls; sizes in bytes."""
+    """The holes in glibc's heap after a number of calls: free memory that glibc cannot return. Sizes are in bytes."""
 
     calls: int
     system: int | None
@@ -37,10 +37,10 @@ class Gaps:
 
 @dataclass(frozen=True)
 class Run:
-    """The figures of one setting.
+    """The figures of replaying the calls under one setting.
 
-    ``system`` and ``in_use``: at the end, as malloc_stats() counts them, None for allocators other than glibc. Of
-    several runs these are the figures of the one with the median peak."""
+    ``system`` and ``in_use``: at the end, as malloc_stats() counts them; None for allocators other than glibc. If the
+    calls were replayed several times, these are the figures of the replay with the median peak."""
 
     allocator: str
     preloaded: str | None
@@ -63,7 +63,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Filmed:
-    """A film of the heap: pictures in a folder."""
+    """A film of the heap: a folder with pictures."""
 
     folder: str
     pictures: int
@@ -104,10 +104,10 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Job:
-    """A process's calls, ready to be replayed.
+    """The calls of a process, ready to be replayed.
 
-    ``plan``: the descriptor of the file that native/core/src/events/plan.rs writes; ``content``: the figures of that
-    plan."""
+    ``plan``: the descriptor of the plan, a file that native/core/src/events/plan.rs writes; ``content``: the figures of
+    the plan."""
 
     log: CallLog
     process: ProcessCalls
@@ -116,7 +116,7 @@ class Job:
     fill: bool
 
     def answer(self, runs: Sequence[Run], fixed: bool, best: int | None = None, stopped: int | None = None) -> Replayed:
-        """Return the answer with these runs."""
+        """Return the answer with these runs and this job's figures."""
         who, content = self.process.who, self.content
         whole = content.whole and self.process.ended
         return Replayed(
@@ -131,10 +131,11 @@ class Job:
 def planned(
     path: str, pid: int | None, fill: bool, mappings: bool, shown: AbstractContextManager[Progress] | None = None
 ) -> Iterator[Job]:
-    """Plan the replay of a log's process, and yield the job for this block.
+    """Plan the replay of a log's process. Yield a job that is valid inside the ``with`` block.
 
-    ``shown``: gives a function that receives the progress of planning. Raises UsageError if the file is not a log or
-    has no such process, and GdbheapError if there is no room for the plan (8 bytes a call in TMPDIR)."""
+    ``shown``: a context manager that gives the function to call with the progress of planning. Raises UsageError if the
+    file is not a log or has no such process, and GdbheapError if there is no room for the plan (8 bytes for each call,
+    in TMPDIR)."""
     log = read_log(path)
     process = log.chosen(pid)
     with tempfile.TemporaryFile(prefix="gdbheap-plan-") as file:
@@ -150,27 +151,27 @@ def planned(
                 raise exhausted(error) from None
             raise GdbheapError(f"the plan of a replay cannot be written: {one_line(error.strerror or error)}") from None
         if not content.calls:
-            raise UsageError(f"{one_line(path)}: process {process.who.pid} has no calls in it")
+            raise UsageError(f"{one_line(path)}: it contains no calls of process {process.who.pid}")
         _prove_room(content, fill)
         yield Job(log, process, file.fileno(), content, fill)
 
 
 def _prove_room(content: _native.ReplayPlan, fill: bool) -> None:
-    """Raise GdbheapError if a replay that touches all blocks would need more memory than is left."""
+    """Raise GdbheapError if a replay that touches all blocks (``fill``) needs more memory than is left."""
     need, left = content.peak_bytes, memory_left("self")
     if fill and need > left:
         raise GdbheapError(
-            f"the calls asked for {need >> 20:,} MiB at once and {left >> 20:,} MiB of memory is left: replay them"
+            f"the calls need {need >> 20:,} MiB at their peak, and {left >> 20:,} MiB of memory are left: replay them"
             " without --fill, which touches each page"
         )
 
 
 def _parents(log: CallLog, process: ProcessCalls) -> list[tuple[Frames, int]]:
-    """Return the frames of the processes that this one was forked from, eldest first, each with the number of its
-    fork."""
+    """Return the stages of the process's ancestors, eldest first: each with the number of the fork that led to the
+    process."""
     known = {(one.who.pid, one.who.began): one for one in log.processes}
     found: list[tuple[Frames, int]] = []
-    # A damaged file may claim that a process is its own ancestor.
+    # A damaged log may say that a process is its own ancestor.
     seen = {(process.who.pid, process.who.began)}
     while process.who.parent is not None:
         pid, began, number = process.who.parent
@@ -186,12 +187,12 @@ def _parents(log: CallLog, process: ProcessCalls) -> list[tuple[Frames, int]]:
 def run(
     job: Job, setting: Setting, with_gaps: bool = False, stops: Sequence[int] = (), at_stop: AtStop | None = None
 ) -> tuple[Run, Moment | None]:
-    """Replay the calls once; return the figures and the last moment.
+    """Replay the calls once. Return the figures and the last moment.
 
-    ``with_gaps``: find glibc's holes at the peak and at the end. ``at_stop`` gets the pid and the number of calls after
-    each of the calls ``stops`` and after the last, and returns whether to go on. If the allocator ended the process,
-    the run has the reason as its ``failure``, and the moment is None. Raises UsageError if the library is not an
-    allocator."""
+    ``with_gaps``: find glibc's holes at the peak and at the end. ``at_stop`` is called after each of the calls
+    ``stops`` and after the last call, with the replayer's pid and the number of calls done; it returns whether to go
+    on. If the replayer ended early, the run has the reason as its ``failure``, and the moment is None. Raises
+    UsageError if the library is not an allocator."""
     looks = {job.content.peak_call} if with_gaps and setting.library is None else set()
     wanted = frozenset(stops)
     found: dict[int, Gaps | None] = {}
@@ -232,14 +233,15 @@ def _run_of(begun: Run, last: Moment, peak: Gaps | None, end: Gaps | None) -> Ru
 
 
 def _check_library(setting: Setting, moment: Moment) -> None:
-    """Raise UsageError if the library was not loaded: the dynamic linker goes on without one that it cannot load."""
+    """Raise UsageError if the allocator's library was not loaded. The dynamic linker runs the program even without a
+    library that it cannot load."""
     if setting.library is not None and os.path.realpath(moment.file) != os.path.realpath(setting.library):
-        raise UsageError(f"{one_line(setting.library)} is no library with a malloc that can be preloaded here")
+        raise UsageError(f"{one_line(setting.library)} is not a library with a malloc, or cannot be preloaded here")
 
 
 def _gaps_of(pid: int, moment: Moment) -> Gaps | None:
-    """Return the holes of a stopped replayer; None if it cannot be read."""
-    # Imported on use: this imports nearly all of gdbheap.
+    """Return the holes in the heap of a stopped replayer; None if its heap cannot be read."""
+    # Imported here, because this imports nearly all of gdbheap.
     from gdbheap.answers.holes import holes
     from gdbheap.heap import Heap
     from gdbheap.targets.process import stopped

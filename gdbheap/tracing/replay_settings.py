@@ -1,4 +1,4 @@
-"""The settings for a replay: an allocator, and its tunables."""
+"""The settings under which calls are replayed: an allocator and its tunables."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ GLIBC = "glibc"
 PREFIX = "glibc.malloc."
 TUNABLES = "GLIBC_TUNABLES"
 HUGE = f"{PREFIX}hugetlb"
-# The tunables that a log may set. Not perturb and check: with them glibc writes to the blocks that it hands out, which
-# moves none, but would make a replay touch all of them.
+# The tunables that are taken from a log. perturb and check are left out: with them glibc writes to the blocks that it
+# hands out. That does not move any block, but makes the replay touch all of them.
 RECORDED = frozenset(
     PREFIX + name
     for name in (
@@ -32,8 +32,7 @@ RECORDED = frozenset(
     )
 )  # fmt: skip
 NUMBER = re.compile(r"0|[1-9][0-9]{0,19}|0[xX][0-9a-fA-F]{1,16}")
-# Environment variables that set glibc before it had tunables, and their tunables (malloc/arena.c,
-# elf/dl-tunables.list).
+# Older environment variables of glibc, and the tunables that replace them (malloc/arena.c, elf/dl-tunables.list).
 ALIASES = {
     "MALLOC_ARENA_MAX": "arena_max",
     "MALLOC_ARENA_TEST": "arena_test",
@@ -57,16 +56,17 @@ TUNABLE = re.compile(r"\A(\S+): (\S+) \(min: (\S+), max: (\S+)\)")
 
 @dataclass(frozen=True)
 class Setting:
-    """An allocator and its tunables for a run.
+    """An allocator and its tunables.
 
-    ``library``: the file to preload, None for glibc's allocator; ``tunables``: glibc's, by their full names."""
+    ``library``: the file to preload, None for glibc's allocator; ``tunables``: glibc's tunables, by their full
+    names."""
 
     library: str | None = None
     tunables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def allocator(self) -> str:
-        """The allocator's name for people: glibc, jemalloc, … or else the file's name."""
+        """The allocator's name to show: glibc, one of LIBRARIES, or else the name of the library's file."""
         if self.library is None:
             return GLIBC
         file = os.path.basename(self.library)
@@ -74,16 +74,16 @@ class Setting:
 
     @property
     def tuned(self) -> str:
-        """The value of GLIBC_TUNABLES, "" without tunables."""
+        """The value of GLIBC_TUNABLES; "" if there are no tunables."""
         return ":".join(f"{name}={value}" for name, value in self.tunables.items())
 
     def with_tunables(self, **values: int) -> Setting:
-        """Return the same setting with some of malloc's tunables changed."""
+        """Return a copy of the setting in which some of malloc's tunables have other values."""
         added = {PREFIX + name: str(value) for name, value in values.items()}
         return Setting(self.library, {**self.tunables, **added})
 
     def environment(self) -> dict[str, str]:
-        """Return the environment for the program: our own, with only this setting's variables for malloc."""
+        """Return the environment for the replayer: gdbheap's own, but with only this setting's variables for malloc."""
         ours = {name: value for name, value in os.environ.items() if name not in (*ALIASES, TUNABLES, PRELOAD)}
         if self.library is not None:
             ours[PRELOAD] = self.library
@@ -93,24 +93,23 @@ class Setting:
 
 
 def recorded_setting(who: Recorded, allocator: str | None = None) -> Setting:
-    """Return the setting under which the program itself ran, or the one with the ``allocator`` that the user names.
+    """Return the setting under which the program ran; with ``allocator``, the allocator that the user chose instead.
 
-    Of the log only RECORDED tunables with a NUMBER are used. Raises UsageError if the log names a library that is none
-    of LIBRARIES: loading a library runs its code.
-    """
+    From the log, only the tunables in RECORDED are used, and only with a NUMBER as their value. Raises UsageError if
+    the log names a library that is not one of LIBRARIES, because loading a library runs its code."""
     library = _recorded_library(who.malloc) if allocator is None else library_of(allocator)
     aliases = {PREFIX + tunable: who.environment[name] for name, tunable in ALIASES.items() if name in who.environment}
     parts = (part.partition("=") for part in who.environment.get(TUNABLES, "").split(":"))
     said = {**aliases, **{name: value for name, _, value in parts}}
     tunables = {name: value for name, value in said.items() if name in RECORDED and NUMBER.fullmatch(value)}
     if int(tunables.get(HUGE, "0"), 0) > 1:
-        # Larger values take pages from the machine's pool, which no other program could have meanwhile.
+        # Larger values take pages from the machine's pool of huge pages, which other programs could then not use.
         tunables[HUGE] = "1"
     return Setting(library, tunables)
 
 
 def _recorded_library(path: str) -> str | None:
-    """Return the one of LIBRARIES that a log's path leads to; None for glibc's, or if the file does not exist. Raises
+    """Return the one of LIBRARIES that a log's path means; None for glibc, or if the file does not exist. Raises
     UsageError for any other library."""
     held = FileSystems().find(path) if path and not LIBC.match(os.path.basename(path)) else None
     if held is None:
@@ -118,28 +117,32 @@ def _recorded_library(path: str) -> str | None:
     found = {os.path.realpath(known): known for known in found_allocators()}
     if held.path not in found:
         raise UsageError(
-            f"the program ran with {one_line(path)}, and a library is not loaded because a log names it: if you trust"
-            f" it, name it yourself (gdbheap replay --allocator=PATH, or --allocator={GLIBC})"
+            f"the program ran with {one_line(path)}, but gdbheap loads no library only because a log names it: if you"
+            f" trust the library, name it (gdbheap replay --allocator=PATH), or use --allocator={GLIBC}"
         )
     return found[held.path]
 
 
 def library_of(name: str) -> str | None:
-    """Return the file that --allocator means: one of LIBRARIES, a path, or a file's name in the usual folders; None for
-    glibc. Raises UsageError."""
+    """Return the library that --allocator names; None for glibc.
+
+    ``name``: one of LIBRARIES, a path, or the name of a file in the usual folders. Raises UsageError if it is not
+    found, or cannot be preloaded."""
     if name == GLIBC:
         return None
     path = _find(LIBRARIES.get(name, name))
     if path is None:
         known = ", ".join([GLIBC, *LIBRARIES])
-        raise UsageError(f"{one_line(name)}: there is no such library here; an allocator is a file's path, or {known}")
+        raise UsageError(
+            f"{one_line(name)}: no such library on this machine; give the path of an allocator, or {known}"
+        )
     if not can_be_preloaded(path):
-        raise UsageError(f"the path of the allocator has a space or a colon in it, which LD_PRELOAD cannot say: {path}")
+        raise UsageError(f"LD_PRELOAD cannot name the allocator, because its path has a space or a colon: {path}")
     return path
 
 
 def found_allocators() -> list[str]:
-    """Return the files of those LIBRARIES that are installed."""
+    """Return the paths of those of LIBRARIES that are installed."""
     return [path for path in map(_find, LIBRARIES.values()) if path is not None]
 
 
@@ -151,7 +154,7 @@ def _find(file: str) -> str | None:
 
 
 def _known_to_linker(file: str) -> str | None:
-    """Return the path of a library in the dynamic linker's cache; None if it is not there."""
+    """Return the path of a library according to the dynamic linker's cache; None if it is not there."""
     output = ""
     with suppress(OSError, subprocess.SubprocessError):
         output = subprocess.run([LDCONFIG, "-p"], capture_output=True, text=True, timeout=10).stdout
@@ -160,17 +163,18 @@ def _known_to_linker(file: str) -> str | None:
 
 
 def tunables_of(text: str) -> dict[str, str]:
-    """Parse --tunables, which has the form of GLIBC_TUNABLES; for malloc's tunables the last part of the name is
-    enough. Raises ValueError for input that glibc would silently ignore."""
+    """Parse the value of --tunables, which is written like GLIBC_TUNABLES. The prefix "glibc.malloc." may be left out.
+
+    Raises ValueError for a tunable or a value that glibc would ignore without a message."""
     found = {}
     known = _known_tunables()
     for part in filter(None, text.split(":")):
         name, equals, value = part.partition("=")
         whole = name if "." in name else PREFIX + name
         if not equals or not value or set(part) & set(" \t\n"):
-            raise ValueError(f"{part!r} is no tunable: NAME=VALUE, several with a colon between them")
+            raise ValueError(f"{part!r} is not a tunable: give NAME=VALUE, and a colon between several")
         if known and whole not in known:
-            raise ValueError(f"{whole!r} is none of glibc's tunables ({LINKER} --list-tunables)")
+            raise ValueError(f"{whole!r} is not a tunable of glibc ({LINKER} --list-tunables lists them)")
         _check_value(whole, value, known)
         found[whole] = value
     return found
@@ -180,14 +184,16 @@ def _check_value(name: str, value: str, known: Mapping[str, tuple[int, int]]) ->
     try:
         number = int(value[: MOST_DIGITS + 1], 0)
     except ValueError:
-        raise ValueError(f"{value!r} is no value of {name}: bytes, in digits or in hexadecimal with 0x") from None
+        raise ValueError(
+            f"{value!r} is not a value for {name}: give bytes, in digits or in hexadecimal with 0x"
+        ) from None
     least, most = known.get(name, (number, number))
     if not least <= number <= most:
-        raise ValueError(f"{name} is at least {least} and at most {most}")
+        raise ValueError(f"{name} must be at least {least} and at most {most}")
 
 
 def _known_tunables() -> dict[str, tuple[int, int]]:
-    """Return the least and greatest value of each tunable; empty if glibc cannot list them (before 2.33)."""
+    """Return the least and the greatest value of each tunable; empty if glibc cannot list them (before 2.33)."""
     output = ""
     with suppress(OSError, subprocess.SubprocessError):
         output = subprocess.run([LINKER, "--list-tunables"], capture_output=True, text=True, timeout=10).stdout

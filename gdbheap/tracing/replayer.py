@@ -1,4 +1,4 @@
-"""Run the program that replays recorded calls (native/replayer), and parse its output."""
+"""Run the replayer (native/replayer), which repeats recorded calls, and parse its output."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ __all__ = ["Ended", "Grown", "Moment", "Replayer"]
 
 GO_ON = b"\n"
 WORDS_BYTES = 1000
-# Divisor: this part of the threads that may still be started is given to the replay.
+# The threads that may still be started are divided by this: so many the replay may start.
 THREADS_SPARED = 2
-# Divisor: this part of the free memory is kept back, for what a program touches between two checks.
+# The free memory is divided by this: so much stays unused, for what a program touches between two checks.
 MEMORY_SPARED = 8
 LOOK_SECONDS = 0.02
 
 
 class Ended(GdbheapError):
-    """The replayer ended before the calls did; the message says how."""
+    """The replayer ended before it had made all calls. The message says how it ended."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """The state after a number of calls; sizes in bytes.
+    """The replayer's state after a number of calls; sizes in bytes.
 
-    ``rss``, ``peak_rss``: of the allocator's pages, now and at most so far; ``usable``: of the ``blocks`` in use;
-    ``system``, ``in_use``: as glibc reports, None for other allocators. ``failures``: calls that failed but had
-    succeeded when recorded. ``fixed``: addresses are the same in each run. ``file``: the file of its malloc."""
+    ``rss``, ``peak_rss``: of the allocator's pages, now and the highest so far; ``usable``: the usable bytes of the
+    ``blocks`` in use; ``system``, ``in_use``: as glibc reports them, None for other allocators. ``failures``: calls
+    that failed now but not when recorded. ``fixed``: addresses are the same in each run. ``file``: the file that
+    contains its malloc."""
 
     is_end: bool
     calls: int
@@ -59,8 +60,10 @@ class Moment:
 
 @dataclass(frozen=True)
 class Grown:
-    """A call that made an arena of glibc grow by ``bytes``. ``size``, ``alignment``: its arguments; ``arena``: the
-    arena's address in the replay, 0 for the main one."""
+    """A call that made an arena of glibc grow by ``bytes``.
+
+    ``size``, ``alignment``: the call's arguments; ``arena``: the arena's address in the replayer, 0 for the main
+    arena."""
 
     call: int
     size: int
@@ -70,7 +73,7 @@ class Grown:
 
 
 def replayer_program() -> str:
-    """Return the path of the replayer. Raises Unsupported if it is missing."""
+    """Return the path of the replayer's program. Raises Unsupported if it is missing."""
     path = Path(gdbheap.__file__).resolve().parent / "_replayer"
     if not os.access(path, os.X_OK):
         raise Unsupported("the replayer is missing: gdbheap was installed without it")
@@ -78,21 +81,25 @@ def replayer_program() -> str:
 
 
 class Replayer:
-    """One replay, as a context manager, which kills the process at its end.
+    """One run of the replayer: a context manager that kills the replayer when it is left.
 
-    ``pid``: of the process, which waits at each moment. ``growths``: the arena growths so far, if they were asked
-    for."""
+    ``pid``: of the replayer, which waits at each moment that ``moments`` yields. ``growths``: the arena growths so far,
+    if ``with_growths`` was set."""
 
     def __init__(
         self, plan: int, setting: Setting, fill: bool, stops: Sequence[int] = (), with_growths: bool = False
     ) -> None:
-        """Start the replayer. ``plan``: the descriptor of a plan; ``stops``: calls after which it waits, besides the
-        last. Raises Unsupported, GdbheapError."""
+        """Start the replayer.
+
+        ``plan``: the descriptor of a plan; ``stops``: the calls after which the replayer waits; it also waits after the
+        last call. Raises Unsupported, GdbheapError."""
         self.growths: list[Grown] = []
-        # Read only if it ends too early, and never waited for.
+        # Its standard error, which is read only if it ends too early. It is a file, so the replayer never waits to
+        # write it.
         self._errors = tempfile.TemporaryFile(prefix="gdbheap-errors-")
         left = memory_left("self")
-        # 0 means no limit. The kernel's limit also counts untouched memory, so it is used only with ``fill``.
+        # 0 means no limit. The kernel's limit also counts memory that was never touched, so it is set only with
+        # ``fill``.
         memory = max(1, left) if fill else 0
         self._memory, self._is_over, self._took_all = left - left // MEMORY_SPARED, threading.Event(), False
         numbers = [plan, int(fill) + 2 * with_growths, threads_left() // THREADS_SPARED, memory, *sorted(set(stops))]
@@ -117,13 +124,13 @@ class Replayer:
         except RuntimeError:
             self._process.kill()
             self._process.wait()
-            raise GdbheapError("the replayer cannot be watched: no thread can be started") from None
+            raise GdbheapError("the replayer cannot run: gdbheap cannot start the thread that watches it") from None
 
     def __enter__(self) -> Replayer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Before the process is waited for: after that its id may be reused.
+        # Before waiting for the process, because its id may be reused afterwards.
         self._is_over.set()
         self._watching.join()
         with suppress(OSError):
@@ -135,8 +142,8 @@ class Replayer:
                     stream.close()
 
     def _watch(self) -> None:
-        """Kill the replayer once it has touched more memory than allowed: through --fill, or because the allocator
-        writes."""
+        """Kill the replayer once it has touched more memory than it may take. It touches memory with --fill, or because
+        the allocator writes to it."""
         while not self._is_over.wait(LOOK_SECONDS):
             if _private_memory(self.pid) > self._memory:
                 self._took_all = True
@@ -144,8 +151,8 @@ class Replayer:
                 return
 
     def moments(self) -> Iterator[Moment]:
-        """Yield the moment at each stop and at the end; the replay continues when the next is asked for. Raises Ended,
-        Unsupported."""
+        """Yield the state at each stop and at the end. The replayer goes on when the next one is asked for. Raises
+        Ended, Unsupported, GdbheapError."""
         while True:
             moment = self._next()
             yield moment
@@ -193,7 +200,7 @@ class Replayer:
         self._watching.join()
         code = self._process.wait()
         if self._took_all:
-            return f"ended: it took more than the {self._memory >> 20:,} MiB of memory that a replay may take here"
+            return f"ended: the replay took more than the {self._memory >> 20:,} MiB of memory that it may take here"
         self._errors.seek(0)
         words = self._errors.read(WORDS_BYTES).decode(errors="replace").strip()
         if code < 0:
@@ -217,5 +224,5 @@ def _refused(why: str, number: int) -> GdbheapError:
     if why == "threads":
         return GdbheapError(f"the calls need more threads at once than the {number:,} that a replay may start here")
     if why in ("memory", "thread"):
-        return GdbheapError(f"the replayer could not go on: {reason}")
+        return GdbheapError(f"the replayer could not continue: {reason}")
     return GdbheapError("the replayer cannot read its plan")

@@ -31,13 +31,14 @@ __all__ = [
 ]
 
 LIFETIME_ERROR = 1 / 128
-"""The largest relative error of lifetime quantiles, which are rounded up; below 256 they are exact."""
+"""The largest relative error of quantiles of lifetimes, which are rounded up. Quantiles below 256 are exact."""
 NANOSECONDS = 10**9
 
 
 @dataclass(frozen=True)
 class CallCounts:
-    """The number of calls of each kind. ``all``: of the first five kinds, which are numbered from 1."""
+    """The number of calls of each kind. ``all``: the sum of malloc, calloc, realloc, memalign and free; these calls are
+    numbered from 1."""
 
     all: int
     malloc: int
@@ -55,7 +56,7 @@ class CallCounts:
 
 @dataclass(frozen=True)
 class InUse:
-    """Blocks in use: their number and sizes in bytes."""
+    """The blocks in use: their number, the bytes requested for them, and their usable bytes."""
 
     count: int
     bytes: int
@@ -64,7 +65,8 @@ class InUse:
 
 @dataclass(frozen=True)
 class Moment:
-    """The blocks in use after a call (0: before the first); ``seconds`` since the log began."""
+    """The blocks in use after call number ``call`` (0: before the first call). ``seconds``: the time since the log
+    began."""
 
     count: int
     bytes: int
@@ -75,7 +77,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Requested:
-    """The calls that returned a block, including realloc."""
+    """The calls that returned a block, including those of realloc."""
 
     calls: int
     bytes: int
@@ -84,8 +86,8 @@ class Requested:
 
 @dataclass(frozen=True)
 class SizeOfCalls:
-    """Calls that requested at least ``start`` and less than ``end`` bytes, and live blocks of these sizes. In JSON
-    ``from`` and ``to``."""
+    """Calls that requested at least ``start`` and less than ``end`` bytes, and the live blocks of these sizes. In JSON
+    the two keys are ``from`` and ``to``."""
 
     keys: ClassVar[dict[str, str]] = {"start": "from", "end": "to"}
 
@@ -99,7 +101,8 @@ class SizeOfCalls:
 
 @dataclass(frozen=True)
 class Span:
-    """Blocks that lived for at least ``start`` and less than ``end`` calls. In JSON ``from_calls`` and ``to_calls``."""
+    """Blocks that lived for at least ``start`` and less than ``end`` calls. In JSON the two keys are ``from_calls`` and
+    ``to_calls``."""
 
     keys: ClassVar[dict[str, str]] = {"start": "from_calls", "end": "to_calls"}
 
@@ -110,7 +113,7 @@ class Span:
 
 @dataclass(frozen=True)
 class LifetimesOf:
-    """Quantiles of lifetimes, None without any."""
+    """The median, the 90 % quantile and the longest of some lifetimes; None if no block was released."""
 
     median: float | None
     p90: float | None
@@ -119,10 +122,11 @@ class LifetimesOf:
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """Lifetimes of the released blocks.
+    """The lifetimes of the released blocks.
 
-    In calls: how many calls of any thread came between allocation and release; ``within_a_call``: blocks with none. In
-    seconds: by the times in the log, which are ``tick`` apart on average."""
+    ``in_calls``: the number of calls of any thread between allocation and release; ``within_a_call``: how many blocks
+    were released by the very next call. ``in_seconds``: by the times in the log, which are ``tick`` seconds apart on
+    average."""
 
     released: int
     within_a_call: int
@@ -135,7 +139,7 @@ class Lifetimes:
 
 @dataclass(frozen=True)
 class Cumulated:
-    """Bytes of all requests together."""
+    """The bytes of all requests. For a realloc, ``upper`` counts the whole new size, ``lower`` only the growth."""
 
     upper: int
     lower: int
@@ -143,7 +147,7 @@ class Cumulated:
 
 @dataclass(frozen=True)
 class Temporary:
-    """Blocks that the allocating thread released in its next call."""
+    """Blocks that were released in the next call of the thread that allocated them."""
 
     count: int
     bytes: int
@@ -151,7 +155,7 @@ class Temporary:
 
 @dataclass(frozen=True)
 class Resized:
-    """What realloc did to known blocks."""
+    """What realloc did to recorded blocks: how many it enlarged, shrunk and moved, and how many bytes it copied."""
 
     made_larger: int
     shrunk: int
@@ -161,7 +165,8 @@ class Resized:
 
 @dataclass(frozen=True)
 class Point:
-    """The end of a range of calls: the blocks in use then, and ``most``, the most bytes in use within the range."""
+    """A point of a curve, at the end of a range of calls: the blocks in use at that moment, and ``most``, the most
+    bytes in use within the range."""
 
     call: int
     seconds: float
@@ -172,7 +177,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Curves:
-    """Blocks in use over calls and over time, at most 2,048 points each; empty without calls."""
+    """The blocks in use over calls and over time. Each curve has at most 2,048 points, none if there are no calls."""
 
     over_calls: list[Point]
     over_seconds: list[Point]
@@ -182,7 +187,7 @@ class Curves:
 class CallStats:
     """The answer of ``gdbheap stats FILE`` for one process.
 
-    ``not_released``: blocks whose address was given out again although no release is in the log."""
+    ``not_released``: blocks whose release is missing in the log, although their address was handed out again."""
 
     file: str
     pid: int
@@ -214,8 +219,8 @@ class CallStats:
 
 
 def call_stats(path: str, pid: int | None, progress: Callable[[int, int], None] | None = None) -> CallStats:
-    """Return the statistics of a process of a log: the one with this pid, or the one with the most calls. Raises
-    UsageError if the file is not a log, or has no such process."""
+    """Return the statistics of a log's process: the one with this pid, or if ``pid`` is None the one with the most
+    calls. Raises UsageError if the file is not a log, or has no such process."""
     log = read_log(path)
     process = log.chosen(pid)
     found = _native.call_stats(process.opened, process.frames, room_for_copy(), progress)

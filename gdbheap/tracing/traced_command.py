@@ -1,4 +1,4 @@
-"""Start a command with the recorder, and collect its calls in the log."""
+"""Run a command with the recorder preloaded, and collect its calls in the log."""
 
 from __future__ import annotations
 
@@ -33,21 +33,20 @@ __all__ = ["Traced", "TracedProcess", "finish", "trace"]
 
 WAIT_SECONDS = 0.02
 LAST_TICK = 1 << 62
-# With less room than this on the disk a recorder gives up: two slots and a stage (native/recorder/src/file.rs).
+# A recorder gives up if the disk has less room than this: two slots and a stage (native/recorder/src/file.rs).
 NEEDED_BYTES = 3 * _native.place_of_stage(0, True)[1]
-# The log's name in the folder of parts, until it is complete and takes its place.
+# The log's name in the folder of parts. The complete log is then moved to its own path.
 LOG = "log"
-# Files of ours in that folder that were never renamed.
+# Files that gdbheap made in that folder and that never got their final name.
 UNFINISHED = re.compile(r"\.gdbheap-[0-9a-f]+\.part")
 PR_SET_CHILD_SUBREAPER = 36
-# The number of names in a message.
+# A message shows at most this many names.
 SHOWN = 3
 
 
 @dataclass(frozen=True)
 class TracedProcess:
-    """A process of the log: its calls (malloc, calloc, realloc, memalign and free), its threads, and its bytes in
-    use."""
+    """A process of the log: its calls (malloc, calloc, realloc, memalign, free), its threads, and its bytes in use."""
 
     pid: int
     exe: str
@@ -61,8 +60,8 @@ class TracedProcess:
 
 @dataclass(frozen=True)
 class TracedPython:
-    """The calls of Python's own allocator. ``unknown``: a child frees its parent's blocks, whose allocation it never
-    saw."""
+    """The calls of Python's own allocator. ``unknown``: releases of blocks whose allocation was not seen, as a child
+    process has when it releases its parent's blocks."""
 
     calls: int
     live_blocks: int
@@ -95,14 +94,14 @@ def trace(
     stacks: int = 0,
     mode: int = PRIVATE,
 ) -> Traced:
-    """Record the calls of a command, and of all that it starts, and return the sums.
+    """Record the calls of a command and of all processes that it starts. Return the sums.
 
-    ``order``: BY_LOCK or BY_TIME; ``of_python``: also record Python's own allocator; ``stacks``: the average
-    bytes between two recorded stacks (1: a stack with each call, 0: none). Raises UsageError, Unsupported before the
-    command starts; after that it runs to its end, whatever happens to the log."""
+    ``order``: BY_LOCK or BY_TIME; ``of_python``: also record the calls of Python's own allocator; ``stacks``: the mean
+    number of bytes between two recorded stacks (1: a stack with each call, 0: none). Raises UsageError, Unsupported
+    before the command starts. Once started, the command runs to its end, whatever happens to the log."""
     library, parts = recorder_library(), path + PARTS
     if is_stream(path):
-        raise refused(path, "calls are recorded in a regular file")
+        raise refused(path, "calls can be recorded only in a regular file")
     check_writable(path)
     folder = _make_parts(parts)
     began, preload = time.monotonic(), ":".join(filter(None, (library, os.environ.get(PRELOAD))))
@@ -123,7 +122,7 @@ def trace(
     try:
         status = _until_ended(collecting, started)
     except KeyboardInterrupt:
-        # A terminal's Ctrl-C reaches the command too, and may have ended it.
+        # A terminal's Ctrl-C also reaches the command, and may have ended it.
         status = started.wait(1.0)
         if status is None:
             started.let_go()
@@ -131,18 +130,18 @@ def trace(
     answer = _answered(collecting, time.monotonic() - began, status)
     if of_python and not any(process.of_python for process in answer.rows):
         answer.failures.append(
-            "no calls of Python's allocator were seen: there was no interpreter with one, or it chose another itself"
-            " (PYTHONMALLOC, -X dev), or has no GIL, or was loaded while its program ran"
+            "no calls of Python's allocator were seen: no interpreter with such an allocator ran, or the interpreter"
+            " chose another allocator (PYTHONMALLOC, -X dev), has no GIL, or was loaded while its program ran"
         )
     return answer
 
 
 def finish(path: str, mode: int = PRIVATE) -> Traced:
-    """Put what a killed recording has left into its log. Raises UsageError."""
+    """Complete the log of a recording that was killed, from the files that it left. Raises UsageError."""
     parts = path + PARTS
     folder = _find_parts(path, parts)
     if _is_there(path) and not _has_recording(folder):
-        # The recording was killed when the log was already renamed.
+        # The recording was killed after the log had been moved to its path.
         with closing(folder):
             found = _traced(path, 0.0, None, [])
             folder.remove()
@@ -151,7 +150,7 @@ def finish(path: str, mode: int = PRIVATE) -> Traced:
     collecting.take()
     left = collecting.running()
     if left:
-        raise UsageError(f"process {left[0].pid} still records: wait for its end")
+        raise UsageError(f"process {left[0].pid} is still being recorded: wait until it has ended")
     return _answered(collecting, 0.0, None, True)
 
 
@@ -160,7 +159,7 @@ def _is_there(path: str) -> bool:
 
 
 def _has_older(path: str, folder: PrivateFolder) -> bool:
-    """Return whether the log's path has another file than the log that was cut off, such as an older log."""
+    """Return whether the log's path has a file other than the log that was cut off, such as an older log."""
     if not _is_there(path) or _is_there(os.path.join(folder.inside, LOG)):
         return _is_there(path)
     try:
@@ -173,21 +172,24 @@ def _find_parts(path: str, parts: str) -> PrivateFolder:
     try:
         folder = PrivateFolder(parts, False)
         strangers = _strangers(folder)
-        # A traced program may have put files next to those of a recording.
+        # A traced program may have put files of its own into the folder.
         if strangers and not _has_recording(folder):
             folder.close()
-            reason = f"it is no recording's folder, as {one_line(strangers[0])} shows: nothing was touched"
+            reason = (
+                f"it is not the folder of a recording, because it contains {one_line(strangers[0])}: nothing was "
+                "touched"
+            )
             raise UsageError(f"{one_line(parts)}: {reason}")
         return folder
     except (FileNotFoundError, NotADirectoryError):
-        reason = f"nothing is left of its recording: {one_line(parts)} is no folder"
+        reason = f"nothing is left of its recording: {one_line(parts)} is not a folder"
         raise UsageError(f"{one_line(path)}: {reason}") from None
     except (OSError, ValueError) as error:
         raise not_written(parts, error) from None
 
 
 def _strangers(folder: PrivateFolder) -> list[str]:
-    """Return the names of files in a recording's folder that neither a recorder nor gdbheap put there."""
+    """Return the names of the files in a recording's folder that neither a recorder nor gdbheap made."""
     names = (name for name in os.listdir(folder.inside) if name != LOG and not UNFINISHED.fullmatch(name))
     return sorted(name for name in names if not is_recorders_name(name))
 
@@ -202,20 +204,20 @@ def _make_parts(parts: str) -> PrivateFolder:
         return PrivateFolder(parts, True)
     except FileExistsError:
         raise UsageError(
-            f"{one_line(parts)} is left of a recording that was killed: --finish puts it into its log, or remove it"
+            f"{one_line(parts)} is left over from a killed recording: add it to its log (--finish), or remove it"
         ) from None
     except (OSError, ValueError) as error:
         raise not_written(parts, error) from None
 
 
 def _adopt() -> None:
-    """Become the parent of processes that the command leaves running, so that their end is seen."""
+    """Become the parent of processes that outlive the command which started them, so that their end is noticed."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _until_ended(collecting: _Collecting, started: Started) -> int | None:
-    """Wait until the command and all that it started have ended; return the command's status."""
+    """Wait until the command and all processes that it started have ended. Return the command's exit status."""
     while started.status() is None:
         collecting.take()
         started.wait(WAIT_SECONDS)
@@ -227,13 +229,17 @@ def _until_ended(collecting: _Collecting, started: Started) -> int | None:
 
 
 class _Collecting:
-    """Moves stages into the log while they are recorded; an older log stays until this one is complete.
+    """Moves stages from the recorders' files into the log while calls are recorded.
 
-    ``command``: the pid of the command, whose status is collected elsewhere."""
+    An older log at the same path stays until the new one is complete. ``command``: the pid of the command, whose exit
+    status is collected elsewhere."""
 
     def __init__(self, path: str, folder: PrivateFolder, mode: int, has_older: bool) -> None:
-        """Open the log for writing. ``folder``: of the parts; ``mode``: of the log; ``has_older``: an older log has its
-        path, else the log grows there, where others can read it. Raises UsageError."""
+        """Open the log for writing.
+
+        ``folder``: of the parts; ``mode``: the log's permissions; ``has_older``: an older log has the path, so that the
+        new one is written in ``folder``; otherwise it grows at the path, where others can read it. Raises
+        UsageError."""
         self.command = 0
         self._path, self._folder, self._mode = path, folder, mode
         self._inside = os.path.join(folder.inside, LOG) if has_older else path
@@ -245,25 +251,25 @@ class _Collecting:
         self._left_out: set[str] = set()
         self.disk_full = False
         self._known = log.processes if log is not None else []
-        # A process has a number by its pid and when it began.
+        # A process is identified by its pid and the time when it began.
         self._processes = {(known.who.pid, known.who.began): number for number, known in enumerate(self._known)}
         self.failures: list[str] = []
         self._failed = self._is_settled = False
         self._has_calls = any(known.frames for known in self._known)
 
     def take(self) -> None:
-        """Move all finished stages into the log, and all stages of processes that have ended."""
+        """Move all finished stages into the log; for a process that has ended, also the unfinished one."""
         if self._failed:
             return
         try:
             self._look()
-            # After an exec, a process continues under another number.
+            # A process that calls exec gets a new file and number. The older file is then complete.
             newest = {file.pid: self._numbers[path] for path, file in sorted(self._files.items())}
             for path, file in list(self._files.items()):
                 is_over = newest[file.pid] != self._numbers[path] or not self._is_alive(file)
                 self._take(path, file, is_over)
         except OSError as error:
-            # The command goes on; what its processes record stays where it is.
+            # The command runs on; the calls stay in the recorders' files.
             self._fail_writing(error)
 
     def _fail_writing(self, error: OSError) -> None:
@@ -273,17 +279,17 @@ class _Collecting:
     def _fail(self, reason: str) -> None:
         self._failed = True
         where = one_line(self._path + PARTS)
-        self.failures.append(f"{reason}; what was recorded is in {where}: --finish puts it into the log")
+        self.failures.append(f"{reason}; the recorded calls are in {where}: --finish puts them into the log")
 
     @property
     def path(self) -> str:
-        """The path where the log can be found afterwards."""
+        """The path at which the log can be found afterwards."""
         if not self._failed or self._inside == self._path:
             return self._path
         return os.path.join(self._path + PARTS, LOG)
 
     def running(self) -> list[RecorderFile]:
-        """Return the files of processes that have not ended."""
+        """Return the files of the processes that are still running; empty if the log cannot be written."""
         return [] if self._failed else list(self._files.values())
 
     def _look(self) -> None:
@@ -294,7 +300,7 @@ class _Collecting:
                 self._look_at(path, name)
 
     def _look_at(self, path: str, name: str) -> None:
-        """Take a new file; a file that cannot be a recorder's, such as a folder or a link, is left out."""
+        """Open a new file. Leave out a file that no recorder can have made, such as a folder or a link."""
         try:
             file = RecorderFile(path)
         except OSError as error:
@@ -314,18 +320,18 @@ class _Collecting:
             os.unlink(path)
 
     def _look_for_room(self) -> None:
-        """Note that the disk is full if there is no room for a stage, since a recorder could not write one."""
+        """Note that the disk is full if it has no room for a stage, because a recorder may then have lost calls."""
         room = os.statvfs(self._folder.inside)
         self.disk_full |= room.f_bavail * room.f_frsize < NEEDED_BYTES
 
     def _tell_left_out(self) -> None:
-        """Report the files in the folder that are no part of the recording."""
+        """Report the files in the folder that do not belong to the recording."""
         names = ", ".join(map(one_line, sorted(self._left_out)[:SHOWN]))
         more = ", …" if len(self._left_out) > SHOWN else ""
         if names:
             where = one_line(self._path + PARTS)
             self.failures.append(
-                f"{where} has files that no recorder made ({names}{more}): they are left out, and stay"
+                f"{where} has files that the recorder did not make ({names}{more}): gdbheap ignores and keeps them"
             )
 
     def _number(self, path: str, file: RecorderFile, who: Recorded) -> None:
@@ -344,7 +350,7 @@ class _Collecting:
         for packed, tick in file.take(is_over):
             self._has_calls = True
             if file.is_lane:
-                # Calls of signal handlers that the process could no longer write have no time, and come last.
+                # Calls of signal handlers that the process had not written out have no time, and come last.
                 self._writer.timed_stage(number, packed, tick or LAST_TICK, file.began)
             else:
                 self._writer.stage(number, packed)
@@ -360,7 +366,7 @@ class _Collecting:
                 file.remove()
 
     def _is_alive(self, file: RecorderFile) -> bool:
-        """Return whether the file's process still runs. If it has ended and is our child, it is reaped."""
+        """Return whether the file's process still runs. Reap it if it has ended and is a child of gdbheap."""
         found = running(file.pid)
         if found is not None:
             file.started = file.started or found.start
@@ -371,9 +377,11 @@ class _Collecting:
         return False
 
     def end(self, status: int | None, is_asked: bool = False) -> str:
-        """Take all stages, also those of processes that run on; return the log's path until this object is closed.
+        """Take all stages, also those of processes that run on. Return the path of the log, which is valid until
+        ``close``.
 
-        Unless the user asked for it (``is_asked``), a log with missing calls does not replace an older one."""
+        ``is_asked``: the user asked for a log even with missing calls; otherwise such a log does not replace an older
+        one."""
         self.take()
         try:
             if not self._failed:
@@ -386,7 +394,7 @@ class _Collecting:
         return self._path if self._is_settled else self._inside
 
     def _settle(self, status: int | None, is_asked: bool) -> None:
-        """Move the log to its place. Raises OSError, UsageError."""
+        """End the log and move it to its path. Raises OSError, UsageError."""
         for path, file in list(self._files.items()):
             self._take(path, file, True)
         self._writer.end(status)
@@ -397,15 +405,15 @@ class _Collecting:
         lost = sum(self._lost.values())
         if not is_asked and (lost or not self._has_calls) and _is_there(self._path):
             if self._has_calls:
-                self._fail(f"{one_line(self._path)} stays as it was: {lost:,} calls could not be written down")
+                self._fail(f"{one_line(self._path)} is unchanged: {lost:,} calls could not be recorded")
             else:
-                self.failures.append(f"{one_line(self._path)} stays as it was")
+                self.failures.append(f"{one_line(self._path)} is unchanged")
             return
         settle(self._inside, self._path, self._mode)
         self._is_settled = True
 
     def close(self) -> None:
-        """Close the folder of parts; remove it if nothing is left to put into the log."""
+        """Close the folder of parts, and remove it unless it still has calls that are not in the log."""
         self._writer.close()
         if not self._failed:
             self._folder.remove(self._left_out)
@@ -413,7 +421,7 @@ class _Collecting:
 
 
 def _answered(collecting: _Collecting, seconds: float, status: int | None, is_asked: bool = False) -> Traced:
-    """Finish the log, and return what was recorded."""
+    """Finish the log, and return the sums of what was recorded."""
     try:
         log = collecting.end(status, is_asked)
         found = _traced(log, seconds, status, collecting.failures, collecting.disk_full)
@@ -430,16 +438,16 @@ def _traced(path: str, seconds: float, status: int | None, failures: list[str], 
     lost, size = sum(process.lost for process in processes), os.fstat(log.held.number).st_size
     if disk_full:
         failures.append(
-            "calls are missing in the log, as the disk is full: free some space, or write it elsewhere (-o)"
+            "calls are missing in the log, because the disk is full: free some space, or write the log elsewhere (-o)"
         )
     elif not calls and not lost:
         failures.append(
-            "no calls were recorded: a program that is linked statically, is set-uid, or brings its own malloc goes"
-            " past the recorder"
+            "no calls were recorded: the recorder sees no calls of a program that is linked statically, is set-uid, or"
+            " brings its own malloc"
         )
     damaged = [process for process, plan in zip(processes, plans) if not plan.whole]
     failures += [
-        f"the calls of process {process.pid} are damaged: those before that are counted" for process in damaged
+        f"the calls of process {process.pid} are damaged: only calls before the damage count" for process in damaged
     ]
     is_whole = bool(calls) and not damaged and not lost and not disk_full
     return Traced(path, size, calls, lost, round(seconds, 3), processes, status, failures, is_whole, disk_full)

@@ -10,17 +10,17 @@ from gdbheap.tracing.replay_settings import Setting, found_allocators
 
 __all__ = ["settings", "what_if"]
 
-# Allocators other than glibc return memory by time: no two runs are the same.
+# Allocators other than glibc return memory after a delay, so that no two runs are the same.
 ROUNDS = 3
 THRESHOLD = 128 << 10
-# Smaller differences are noise: a share of the first row's peak, and bytes.
+# Smaller differences are noise. The noise is this share of the first row's peak, but at least this many bytes.
 SHARE, BYTES = 0.02, 256 << 10
 
 
 def settings(base: Setting, threads: int) -> list[Setting]:
     """Return the settings to try: the program's own first, then the alternatives.
 
-    The thresholds are glibc's initial ones: setting them keeps them from rising (mallopt(3))."""
+    The thresholds have glibc's initial values. glibc does not raise a threshold that is set (mallopt(3))."""
     glibc = Setting(None, base.tunables if base.library is None else {})
     tuned = [glibc.with_tunables(arena_max=1)] if threads > 1 else []
     tuned += [
@@ -34,8 +34,8 @@ def settings(base: Setting, threads: int) -> list[Setting]:
 
 
 def what_if(job: Job, base: Setting, tell: Callable[[str], None]) -> Replayed:
-    """Run the replay under each setting and return the answer; ``tell`` gets a line before each. Ctrl-C ends it with
-    the runs so far."""
+    """Replay the calls under each setting and return the answer. ``tell`` gets a line before each setting. If Ctrl-C
+    interrupts, the answer has the runs so far."""
     runs: list[Run] = []
     fixed, is_cut = True, False
     wanted = settings(base, job.content.threads)
@@ -54,7 +54,8 @@ def what_if(job: Job, base: Setting, tell: Callable[[str], None]) -> Replayed:
 
 
 def _rounds(job: Job, setting: Setting) -> tuple[Run, bool]:
-    """Return the run with the median peak, and whether addresses were the same in each run."""
+    """Replay the calls under one setting, ROUNDS times if the allocator is not glibc. Return the run with the median
+    peak, and whether addresses were the same in each run."""
     done = [run(job, setting, with_gaps=True)]
     while setting.library is not None and done[-1][0].failure is None and len(done) < ROUNDS:
         done.append(run(job, setting))
@@ -69,8 +70,8 @@ def _rounds(job: Job, setting: Setting) -> tuple[Run, bool]:
 
 
 def best(runs: Sequence[Run]) -> int | None:
-    """Return the number of the run with the least peak, if it beats the first by more than the noise between runs, else
-    None; of equally good runs the first."""
+    """Return the index of the run with the lowest peak; None if it does not beat the first run by more than noise. Of
+    runs that differ only by noise, return the first."""
     first = runs[0]
     if first.least_peak_rss is None:
         return None

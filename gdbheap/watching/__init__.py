@@ -1,1 +1,1 @@
-"""Wait until a process, its control group or the machine reaches a condition, and act then."""
+"""Wait until a process, its control group or the machine reaches a condition, and then act."""

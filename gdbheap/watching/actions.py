@@ -1,7 +1,9 @@
-"""Act when the condition is met: take a snapshot and the answer of ``heap`` from one stop, a core, run a command.
+"""Act when a watched condition is met: take a snapshot and the answer of ``heap``, have gdb write a core, run a
+command.
 
-The heap is read in a child process of gdbheap: its memory is returned when it ends, and the wait goes on whatever
-happens to it. A step that fails gives one line, and the next step is tried."""
+The snapshot and the answer come from the same stop of the process. The heap is read in a child process of gdbheap: its
+memory is returned when it ends, and gdbheap goes on waiting whatever happens to the child. A step that fails gives one
+line, and the next step is tried."""
 
 from __future__ import annotations
 
@@ -39,33 +41,34 @@ from gdbheap.watching.triggers import Cause
 
 __all__ = ["Actions", "Done", "check"]
 
-# gdb releases the process when it is asked to end; it has this long for that.
+# When gdb is asked to end, it first releases the process. It has this long to do so.
 PARTING_SECONDS = 5.0
 PARTING = (signal.SIGTERM, signal.SIGKILL)
-# A gdb that does not stop within this time is waiting in the kernel.
+# If gdb does not stop within this time, it is waiting in the kernel.
 STOPPING_SECONDS = 2.0
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
-# Each of these stops a process that does not handle it.
+# Signals that stop a process unless it handles or ignores them.
 STOPS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 NEAR_DEATH = ("limit", "soon", "pressure", "oom")
 CORE_NOTES_BYTES = 16 << 20
-# gdb needs this much address space itself.
+# The address space that gdb needs for itself.
 GDB_SPACE = 512 << 20
-# No path below this name exists, not even "..".
+# A path with nothing below it, not even "..".
 NOWHERE = "/dev/null"
-# gdb opens files that a target names: its executable, which names a file of symbols, and the libraries of its link map,
-# whose names may be relative. Without the name of the system (osabi), gdb reads no link map and no vDSO on attach.
+# gdb opens files that the process names: its executable, which names a file of symbols, and the libraries of its link
+# map, whose names may be relative. If the operating system (osabi) is "none", gdb reads no link map and no vDSO when it
+# attaches.
 SETTINGS = (
     "set debuginfod enabled off", "set auto-load off", "set auto-solib-add off", "set osabi none",
     f"set sysroot {NOWHERE}", f"set debug-file-directory {NOWHERE}", "set confirm off", "set pagination off",
-    # Memory outside such a line is not read: so gdb reads nothing while it attaches.
+    # gdb reads only memory in such lines: so it reads nothing while it attaches.
     "mem 0 1 ro",
 )  # fmt: skip
 GDB = ("gdb", "-nx", "-q", *(word for setting in SETTINGS for word in ("-iex", setting)))
-# gdb reads commands once it has attached, or could not. An error skips the rest of an "if" block.
+# gdb reads commands once it has attached or failed to attach. An error skips the rest of an "if" block.
 READY = b"gdbheap: gdb is ready"
 ATTACHED = f"shell echo '{READY.decode()}' >&2\n"
-# With the osabi set, the notes of the core are those of Linux.
+# With this osabi, the core has Linux's notes.
 WRITE = "if 1\n{}set osabi GNU/Linux\ngcore {}\nquit 0\nend\nquit 1\n"
 
 
@@ -73,10 +76,10 @@ WRITE = "if 1\n{}set osabi GNU/Linux\ngcore {}\nquit 0\nend\nquit 1\n"
 class Actions:
     """The steps to do, and their limits.
 
-    ``folder``: where files are written; ``snapshot`` (with ``blocks``), ``heap``, ``core``: which files; ``run``: a
-    command and its arguments; ``run_limit``: seconds until it is ended; ``max_stop``: for how many seconds the process
-    is stopped at most, for the heap and again for the core, None without limit; ``document``: returns the text for
-    --heap and the holders of a heap; ``mode``: of all files."""
+    ``folder``: where files are written; ``snapshot`` (with ``blocks``), ``heap``, ``core``: which files to write;
+    ``run``: a command and its arguments; ``run_limit``: seconds after which the command is ended; ``max_stop``: for how
+    many seconds the process may be stopped, once for the heap and once for the core, None for no limit; ``document``:
+    returns the text for --heap and the holders of a heap; ``mode``: the permissions of the files."""
 
     folder: str
     snapshot: bool
@@ -94,9 +97,10 @@ class Actions:
 class Done:
     """The result of the steps.
 
-    ``files``: the paths written, by kind ("snapshot", "heap", "core"); ``errors``: one line each; ``held``: for how
-    many seconds the process was stopped to read its heap, None if it was not; ``partial``: something is missing in the
-    files; ``run``: the command's exit status, negative for a signal, None if it did not run to its end."""
+    ``files``: the paths that were written, by kind ("snapshot", "heap", "core"); ``errors``: one line each; ``held``:
+    for how many seconds the process was stopped to read its heap, None if it was not stopped; ``partial``: whether data
+    is missing in the files; ``run``: the command's exit status, negative for a signal, None if it did not run to its
+    end."""
 
     files: dict[str, str] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
@@ -106,16 +110,16 @@ class Done:
 
 
 def check(actions: Actions) -> None:
-    """Check before waiting what the steps will need. Raises UsageError for a step that could not be done."""
+    """Check, before gdbheap waits, that the steps will be possible. Raises UsageError if one will not."""
     check_place(actions.folder)
     if actions.core and find_program(GDB[0]) is None:
-        raise UsageError("--core needs gdb, which writes it: install gdb")
+        raise UsageError("--core needs gdb, which writes the core: install gdb")
     if actions.run and not _is_program(actions.run[0]):
-        raise UsageError(f"--run: there is no program {one_line(actions.run[0])}")
+        raise UsageError(f"--run: no program {one_line(actions.run[0])} was found")
 
 
 def _is_program(name: str) -> bool:
-    """Return whether a program exists, given by its path or found along PATH."""
+    """Return whether a program exists. ``name``: its path, or a name that is searched along PATH."""
     return (os.sep not in name or is_file(name)) and shutil.which(name) is not None
 
 
@@ -130,8 +134,8 @@ def act(
 ) -> Done:
     """Do all steps, one after another.
 
-    ``standing``: threads that are already stopped by another part of gdbheap and block the others, so that the process
-    is not stopped again. ``seconds``: the time limit for reading the heap."""
+    ``standing``: threads that another part of gdbheap has stopped and that block all others, so that the process need
+    not be stopped again. ``seconds``: the time limit for reading the heap."""
     now, pid = time.time(), folder.pid
     base = os.path.join(os.path.abspath(actions.folder), _base(name, pid, now, actions.folder))
     done = Done()
@@ -145,7 +149,8 @@ def act(
 
 
 def _base(name: str, pid: int, now: float, folder: str) -> str:
-    """Return the files' path without ending: program, process id and time (UTC), with a number if the name is taken."""
+    """Return the path of the files without its ending: program, process id and time (UTC), and a number if files with
+    this name exist."""
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in name)
     base = f"{plain.lstrip('-') or 'process'}-{pid}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
     taken: set[str] = set()
@@ -158,25 +163,26 @@ def _base(name: str, pid: int, now: float, folder: str) -> str:
             finally:
                 os.close(number)
 
-    # Another user may hold the lock of a folder that he may read, so the folder is listed in a separate thread.
+    # The folder is listed in a separate thread: another user who may read the folder can lock it and so keep us
+    # waiting.
     do_aside(find_taken, lambda: 0)
     numbered = (f"{base}-{number}" for number in itertools.count(2))
     return next(found for found in itertools.chain([base], numbered) if found not in taken)
 
 
 def _path(base: str, ending: str) -> str:
-    """Return the path of one file. In a folder where others may plant names, it has a random part that cannot be
-    guessed, not even from the names of the other files."""
+    """Return the path of one file. In a folder where other users may create files, its name has a random part, which
+    nobody can guess even from the names of the other files."""
     part = f"-{os.urandom(8).hex()}" if is_shared(os.path.dirname(base)) else ""
     return f"{base}{part}{ending}"
 
 
 def _look_in_child(look: Callable[[], dict[str, Any]], done: Done, seconds: float) -> None:
-    """Read the heap in a child process and add its result to ``done``; the child is ended when the time is over."""
+    """Read the heap in a child process and add its result to ``done``. After ``seconds`` the child is ended."""
     try:
         child = Child(look)
     except OSError as error:
-        done.errors.append(f"the look could not be taken: {exhausted(error)}")
+        done.errors.append(f"the heap could not be read: {exhausted(error)}")
         return
     try:
         is_whole = child.wait(seconds)
@@ -194,13 +200,14 @@ def _look(
     standing: Sequence[Registers],
 ) -> dict[str, Any]:
     done = Done()
-    # A stopped process asks for no more memory, and so is not killed before all is written: do not copy and release it.
+    # Do not copy the memory and release the process early: while it is stopped, it asks for no more memory, and so is
+    # not killed before everything is written.
     copies = cause.kind not in NEAR_DEATH
     try:
         held = stopped(folder, actions.max_stop, copies, prepared)
         with nullcontext(Process(folder, standing, prepared)) if standing else held as process:
             heap = Heap(process)
-            # The files contain no contents of memory.
+            # The files must not contain what is in the process's memory.
             heap.disclosure.contents = False
             holders = None
             if actions.heap:
@@ -220,7 +227,7 @@ def _look(
 
 def _take_in(found: dict[str, Any] | None, reason: str, done: Done) -> None:
     if found is None:
-        done.errors.append(f"the look was not taken: {reason}; the process runs on")
+        done.errors.append(f"the heap was not read: {reason}; the process runs on")
         return
     done.files.update(found["files"])
     done.errors += found["errors"]
@@ -228,7 +235,8 @@ def _take_in(found: dict[str, Any] | None, reason: str, done: Done) -> None:
 
 
 def _core(actions: Actions, process: ProcessFolder, path: str, done: Done) -> None:
-    """Have gdb write a core into a private folder next to its destination, if the disk has room for it."""
+    """Have gdb write a core, if the disk has room for it. It is written in a private folder next to its destination,
+    then moved."""
     try:
         was_stopped = _is_stopped(process)
         _check_room(find_contents(process), actions.folder)
@@ -246,7 +254,7 @@ def _core(actions: Actions, process: ProcessFolder, path: str, done: Done) -> No
 
 
 def _check_room(contents: Contents, folder: str) -> Contents:
-    """Return ``contents``. Raises UsageError if the disk has no room for a core with them, OSError."""
+    """Return ``contents``. Raises UsageError if the disk has no room for a core with this memory, OSError."""
     needed = CORE_NOTES_BYTES + contents.bytes
     number = open_folder(folder)
     try:
@@ -255,26 +263,26 @@ def _check_room(contents: Contents, folder: str) -> Contents:
         os.close(number)
     room = status.f_bavail * status.f_frsize
     if needed > room:
-        raise UsageError(f"it may take {needed:,} bytes, and {one_line(folder)} has room for {room:,}")
+        raise UsageError(f"the core may take {needed:,} bytes, and {one_line(folder)} has room for {room:,}")
     return contents
 
 
 def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was_stopped: bool) -> str | None:
-    """Have gdb write the core; return None if it did, else the reason.
+    """Have gdb write the core. Return None if gdb wrote it, else why it did not.
 
-    When the time is up gdb is ended, and the process that it stopped runs on, unless it ``was_stopped`` before. Raises
-    GdbheapError, OSError."""
+    After ``seconds`` gdb is ended, and the process that it stopped runs on, unless the process ``was_stopped`` before.
+    Raises GdbheapError, OSError."""
     deadline = None if seconds is None else time.monotonic() + seconds
     gdb, contents, said = _started_gdb(folder, os.path.dirname(path)), None, ""
     try:
         said = _is_attached(gdb, deadline)
         if refusal.other_tracer(folder) == gdb.pid:
-            # The process is stopped now, and maps nothing more.
+            # The process is stopped now, so its mappings no longer change.
             contents = _check_room(find_contents(folder), os.path.dirname(path))
         commands = WRITE.format(contents.commands, os.path.basename(path)) if contents else ""
         said += _tell(gdb, commands, deadline)
     except subprocess.TimeoutExpired:
-        return f"gdb took longer than --max-stop={seconds:g} allows: give it more"
+        return f"gdb took longer than --max-stop={seconds:g} allows: allow more time"
     finally:
         with _uninterrupted():
             _end_gdb(gdb, folder, was_stopped)
@@ -289,7 +297,7 @@ def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was
 
 
 def _started_gdb(folder: ProcessFolder, place: str) -> subprocess.Popen[bytes]:
-    """Start gdb, which attaches to a process, then reads commands and writes to ``place``. Raises OSError."""
+    """Start gdb in the folder ``place``. gdb attaches to the process and then reads commands. Raises OSError."""
     space = max(GDB_SPACE, room_for_copy())
     return subprocess.Popen(
         [find_program(GDB[0]) or GDB[0], *GDB[1:], "-p", str(folder)],
@@ -297,8 +305,8 @@ def _started_gdb(folder: ProcessFolder, place: str) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         cwd=place,
-        # gdb's "shell" command uses SHELL, which may refuse to run (nologin). Its messages are parsed, so in C's
-        # locale.
+        # gdb's "shell" command uses SHELL, which may be a program that refuses to run (nologin). gdb's messages are
+        # parsed, so they must be in English (the locale C).
         env={**os.environ, "SHELL": "/bin/sh", "LC_ALL": "C"},
         start_new_session=True,
         preexec_fn=lambda: _be_modest(space),
@@ -306,7 +314,7 @@ def _started_gdb(folder: ProcessFolder, place: str) -> subprocess.Popen[bytes]:
 
 
 def _close_pipes(gdb: subprocess.Popen[bytes]) -> None:
-    """Close gdb's pipes without waiting for it: a gdb that waits in the kernel for a file cannot be ended."""
+    """Close gdb's pipes without waiting for gdb, because a gdb that waits in the kernel for a file cannot be ended."""
     for stream in (gdb.stdin, gdb.stderr):
         with suppress(OSError):
             if stream is not None:
@@ -314,13 +322,14 @@ def _close_pipes(gdb: subprocess.Popen[bytes]) -> None:
 
 
 def _be_anybody() -> None:
-    """Give this process the usual priority and the usual limit of open files."""
+    """Give this process its original priority and limit of open files."""
     usually()
     open_files.be_usual()
 
 
 def _be_modest(space: int) -> None:
-    """Limit this process's address space to ``space`` bytes, give it the usual priority, and keep its files private."""
+    """Limit this process's address space to ``space`` bytes, give it its original priority, and make its files
+    private."""
     _be_anybody()
     os.umask(0o077)
     limits = resource.getrlimit(resource.RLIMIT_AS)
@@ -330,10 +339,10 @@ def _be_modest(space: int) -> None:
 
 
 def _is_attached(gdb: subprocess.Popen[bytes], deadline: float | None) -> str:
-    """Wait until gdb has attached, or could not; return what it wrote to standard error.
+    """Wait until gdb has attached or failed to attach. Return what it wrote to standard error.
 
-    gdb takes a process id, whichever process has it now: so it writes nothing and releases nothing before it is told
-    to. Raises TimeoutExpired, OSError."""
+    gdb attaches to a process id, which may now belong to another process. So it is not yet told to write the core or to
+    release the process. Raises TimeoutExpired, OSError."""
     assert gdb.stdin is not None and gdb.stderr is not None
     said, number = b"", gdb.stderr.fileno()
     with suppress(BrokenPipeError):
@@ -352,14 +361,16 @@ def _is_attached(gdb: subprocess.Popen[bytes], deadline: float | None) -> str:
 
 
 def _tell(gdb: subprocess.Popen[bytes], commands: str, deadline: float | None) -> str:
-    """Send gdb its last commands; return what it writes to standard error until it ends. Raises TimeoutExpired."""
+    """Send gdb its last commands. Return what it then writes to standard error until it ends. Raises TimeoutExpired."""
     left = None if deadline is None else max(0.0, deadline - time.monotonic())
     return gdb.communicate(commands.encode(), left)[1].decode("utf-8", "replace")
 
 
 def _end_gdb(gdb: subprocess.Popen[bytes], folder: ProcessFolder, was_stopped: bool) -> None:
-    """End gdb, and let the process that it held run on. A gdb that ends by itself leaves no signal behind: a process
-    that is stopped then was stopped by somebody else."""
+    """End gdb, and let the process that it held run on.
+
+    If gdb ended by itself, it left no stop signal behind: a process that is still stopped was stopped by somebody
+    else."""
     if gdb.poll() is not None and gdb.returncode >= 0:
         return
     held, is_to_stop = _killed_gdb(gdb, folder.pid)
@@ -370,11 +381,11 @@ def _end_gdb(gdb: subprocess.Popen[bytes], folder: ProcessFolder, was_stopped: b
 
 
 def _killed_gdb(gdb: subprocess.Popen[bytes], number: int) -> tuple[ProcessFolder | None, bool]:
-    """End gdb; return the process that it held at that moment, and whether a signal of somebody else is to stop that
-    one.
+    """End gdb. Return the process that it held at that moment (None: no process), and whether a stop signal from
+    somebody else is pending for that process.
 
-    The id may belong to another process by now. gdb is stopped while that is looked up. It is killed if it holds no
-    process, or if it waits in the kernel, where it reacts to nothing else."""
+    The process id may belong to another process by now, so gdb is stopped while its process is looked up. gdb is killed
+    if it holds no process, or if it waits in the kernel, where it does not react to other signals."""
     held, is_to_stop, is_deaf = None, False, False
     with suppress(OSError):
         gdb.send_signal(signal.SIGSTOP)
@@ -395,7 +406,8 @@ def _killed_gdb(gdb: subprocess.Popen[bytes], number: int) -> tuple[ProcessFolde
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Hold back signals that would end gdbheap: meanwhile gdb is stopped, and so is the process that it holds."""
+    """Hold back the signals that would end gdbheap, because gdb, and the process that gdb holds, are stopped
+    meanwhile."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
@@ -404,7 +416,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _end(process: subprocess.Popen[bytes], numbers: Sequence[int] = PARTING) -> None:
-    """End a process and all that it started. gdb releases what it holds when it is asked to end."""
+    """End a process and its process group. gdb first gets a signal that lets it release the process that it holds."""
     for number in numbers:
         if process.poll() is not None:
             return
@@ -415,7 +427,7 @@ def _end(process: subprocess.Popen[bytes], numbers: Sequence[int] = PARTING) -> 
 
 
 def _is_stopped(folder: ProcessFolder) -> bool:
-    """Return whether the process is stopped by a signal. Raises OSError."""
+    """Return whether a signal has stopped the process. Raises OSError."""
     return stat_fields(folder.read("stat"))[:1] == ["T"]
 
 
@@ -428,23 +440,25 @@ def _is_about_to_stop(folder: ProcessFolder) -> bool:
 
 
 def _is_told_to_stop(folder: ProcessFolder) -> bool:
-    """Return whether a stop signal that somebody sent is pending for the whole process: gdb sends its own to threads.
-    Raises OSError."""
+    """Return whether a stop signal from somebody other than gdb is pending. gdb sends its stop signals to single
+    threads, so only those for the whole process count. Raises OSError."""
     status = folder.status()
     waiting, handled, ignored = (int(status.get(name, "0"), 16) for name in ("ShdPnd", "SigCgt", "SigIgn"))
     return any((waiting & ~(handled | ignored)) >> number - 1 & 1 for number in STOPS)
 
 
 def _let_run(folder: ProcessFolder, was_stopped: bool, was_held: bool = False) -> None:
-    """Undo the SIGSTOP by which gdb attaches, which remains if gdb ended at that moment. ``was_held``: gdb was ended
-    while it held the process, which may be about to stop."""
+    """Undo the SIGSTOP that gdb sends to attach: it stays if gdb was ended at that moment.
+
+    ``was_stopped``: leave the process stopped, because somebody else stopped it. ``was_held``: gdb was ended while it
+    held the process, which may therefore still be about to stop."""
     with suppress(OSError):
         if not was_stopped and (was_held or _is_stopped(folder) or _is_about_to_stop(folder)):
             folder.signal(signal.SIGCONT)
 
 
 def _variables(pid: int, name: str, cause: Cause, now: float, done: Done) -> dict[str, str]:
-    """Return the environment variables that tell the command what happened."""
+    """Return the environment variables that tell the command (``--run``) what happened."""
     facts: dict[str, object] = {"PID": pid, "NAME": name, "TIME": f"{now:.3f}"}
     facts.update({"CAUSE": cause.kind, "SIZE": cause.bytes, "BOUND": cause.bound, "LIMIT": cause.limit})
     facts.update({"SECONDS": cause.seconds, "GROUP": cause.cgroup, "ERROR": done.errors[0] if done.errors else None})
@@ -453,7 +467,7 @@ def _variables(pid: int, name: str, cause: Cause, now: float, done: Done) -> dic
 
 
 def _run(actions: Actions, variables: Mapping[str, str], done: Done) -> None:
-    """Run the command without a shell, with its output on our standard error."""
+    """Run the command without a shell, and send its output to gdbheap's standard error."""
     try:
         process = subprocess.Popen(
             list(actions.run), stdin=subprocess.DEVNULL, stdout=2, env={**os.environ, **variables},

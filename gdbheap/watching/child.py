@@ -1,6 +1,6 @@
-"""A heap read in a child process, which reports its result through a pipe.
+"""Read a heap in a child process, which reports its result through a pipe.
 
-The child's memory is returned when it ends, and the wait goes on whatever happens to it."""
+The child's memory is returned when it ends, and gdbheap goes on waiting whatever happens to the child."""
 
 from __future__ import annotations
 
@@ -17,39 +17,41 @@ from gdbheap._native import end_with_parent
 
 __all__ = ["LOST", "Child", "look_seconds", "too_long", "usually"]
 
-# A read that takes longer than this hangs. It includes the work on a copy, after the process was released.
+# A read that takes longer than this hangs. The time includes the work on a copy after the process was released.
 LOOK_SECONDS = 900.0
-# When processes of several users are watched, reading one keeps the others waiting: so the time is limited, and grows
-# only with the size of memory.
+# While one process is read, the others wait. So if processes of several users are watched, a read may take only so many
+# seconds: a number, plus a number for each GiB of memory, up to a maximum.
 BESIDE_SECONDS, SECONDS_OF_GIB, MOST_BESIDE = 10.0, 5.0, 60.0
 
-# gdbheap releases a process when it is asked to end; a child has this long for that.
+# When gdbheap is asked to end, it first releases the process that it stopped. A child has this long to do so.
 PARTING_SECONDS = 5.0
-# A child that waits in the kernel for this long, deaf to signals, is not waited for. That may be its first thread, or
-# other threads after the first has ended.
+# If a child has waited in the kernel for this long and reacted to no signal, it is no longer waited for. Its first
+# thread waits (D), or has ended (Z) while other threads wait.
 DEAF_SECONDS = 0.5
 DEAF = (b"D", b"Z")
 PART = 1 << 16
 USUAL_PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
-LOST = "gdbheap was killed meanwhile, or failed"
+LOST = "the gdbheap process that read it was killed, or failed"
 
 
 def look_seconds(size: int, users: int) -> float:
-    """Return how many seconds a read may take of a process with ``size`` bytes of RSS, when processes of ``users``
-    users are watched."""
+    """Return for how many seconds a process may be read.
+
+    ``size``: its RSS in bytes; ``users``: how many users' processes are watched."""
     return LOOK_SECONDS if users < 2 else min(BESIDE_SECONDS + SECONDS_OF_GIB * size / (1 << 30), MOST_BESIDE)
 
 
 def too_long(seconds: float) -> str:
-    """Return the reason for a read that was ended after that many seconds."""
+    """Return the reason to show for a read that was ended after this many seconds."""
     if seconds >= LOOK_SECONDS:
-        return "it took too long"
-    why = "processes of other users wait for it (--user=USER watches those of one)"
-    return f"it took longer than {seconds:.0f} s, and {why}"
+        return "reading took too long"
+    why = "processes of other users wait meanwhile (--user=USER watches only the processes of one user)"
+    return f"reading took longer than {seconds:.0f} s, and {why}"
 
 
 class Child:
-    """A child process that runs ``work`` and reports its result as JSON. Raises OSError if none can be started."""
+    """A child process that calls ``work`` and reports its result as JSON. Raises OSError if no process can be
+    started."""
 
     def __init__(self, work: Callable[[], dict[str, Any]]) -> None:
         self.descriptor, writing = os.pipe()
@@ -66,13 +68,13 @@ class Child:
             os.close(writing)
 
     def hear(self) -> bool:
-        """Read from the child's pipe, waiting for data; return whether that was the end."""
+        """Read from the child's pipe; wait for data if there is none. Return whether the pipe has ended."""
         part = os.read(self.descriptor, PART)
         self._said += part
         return not part
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the child has written its whole result; return False if that takes longer."""
+        """Wait until the child has written its whole result. Return False if it has not after this many seconds."""
         deadline = time.monotonic() + seconds
         poll = select.poll()
         poll.register(self.descriptor, select.POLLIN)
@@ -82,18 +84,20 @@ class Child:
         return False
 
     def result(self) -> dict[str, Any] | None:
-        """Return the child's result after its end; None if it ended without one."""
+        """Return the child's result, once it has written all of it; None if it ended without a result."""
         with suppress(ValueError):
             found: dict[str, Any] = json.loads(self._said)
             return found
         return None
 
     def end(self) -> None:
-        """Wait for the child's end. Without a result it is asked to end, then killed; a process that it holds then runs
-        on. A child that waits in the kernel for something that never comes is left alone."""
+        """Wait until the child has ended. A child that has written nothing is asked to end, then killed; a process that
+        it had stopped then runs on.
+
+        A child that waits in the kernel for something that never comes is left alone."""
         os.close(self.descriptor)
         with suppress(OSError):
-            # A child that has written is ending anyway.
+            # A child that has written its result is about to end.
             if not self._said:
                 os.kill(self._pid, signal.SIGTERM)
             if not self._has_ended(PARTING_SECONDS):
@@ -118,15 +122,16 @@ class Child:
 
 
 def usually() -> None:
-    """Restore the usual priority: only the wait and the read at the moment of the event are urgent."""
+    """Restore the original priority. Only waiting, and reading when a condition is met, are urgent."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, USUAL_PRIORITY)
 
 
 def _be_child(work: Callable[[], dict[str, Any]], writing: int, parent: int) -> NoReturn:
-    """Run the work, write its result, and exit without touching what belongs to the parent.
+    """Call ``work``, write its result, and exit without touching anything that belongs to the parent.
 
-    The child gets SIGTERM if the parent ends: otherwise it would keep the process stopped for nobody."""
+    The child gets SIGTERM if the parent ends: otherwise the process would stay stopped although nobody waits for the
+    result."""
     status = 1
     try:
         if not end_with_parent(parent, signal.SIGTERM):

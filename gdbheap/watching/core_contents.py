@@ -1,8 +1,8 @@
-"""The memory that gdb may read for a core, and the parts of the core that are then marked as absent.
+"""Decide which memory gdb may read for a core, and mark what it could not read as absent in the core.
 
-gdb reads whole mappings, as another thread of the process would: that brings in pages of shared memory that the process
-does not have and charges them to it, and gdb writes reserved memory as zeros. So gdb is told what it may read (``mem
-LOW HIGH ro``); without any such line it may read everything."""
+gdb reads whole mappings, as a thread of the process would. For shared memory, that brings in pages that the process
+does not have, and charges them to it; for reserved memory, gdb writes zeros. So gdb is told which memory it may read
+(``mem LOW HIGH ro``). Without any such line it may read everything."""
 
 from __future__ import annotations
 
@@ -27,32 +27,34 @@ from gdbheap.text import named
 
 __all__ = ["Contents", "find_contents", "mark_absent"]
 
-# Reading reserved memory of at most this size costs one page of page tables; more ranges would slow gdb down.
+# Reading a reserved mapping of at most this size costs one page of page tables. To list each such mapping separately
+# would slow gdb down.
 SMALL = 1 << 20
-# The number of pages that one page of page tables describes.
+# How many pages are described by one page of page tables.
 PAGES_OF_TABLE = 512
 _UNREAD = re.compile(r"Memory read failed for corefile section, \d+ bytes at 0x([0-9a-f]+)")
 
 
 class Contents(NamedTuple):
-    """The memory that gdb may read, and the reserved memory that is all zeros because it was never touched."""
+    """The memory of a process that belongs in its core. ``readable``: the ranges that gdb may read; ``zeros``: reserved
+    ranges that contain only zeros, because they were never touched."""
 
     readable: Ranges
     zeros: Ranges
 
     @property
     def bytes(self) -> int:
-        """The most bytes that a core takes for this memory."""
+        """The most bytes that this memory can take in a core."""
         return sum(end - start for start, end in self.readable)
 
     @property
     def commands(self) -> str:
-        """The commands that tell gdb what it may read."""
+        """The commands that tell gdb which memory it may read."""
         return "".join(f"mem {start:#x} {end:#x} ro\n" for start, end in self.readable)
 
 
 def find_contents(process: ProcessFolder) -> Contents:
-    """Return which memory of a process belongs in a core now. Raises OSError, Unsupported."""
+    """Return which of a process's memory belongs in a core now. Raises OSError, Unsupported."""
     mappings = parse_smaps(process.read("smaps", TABLE_LIMIT))
     _check_answered(process, mappings)
     _check_tables(process, mappings)
@@ -62,8 +64,8 @@ def find_contents(process: ProcessFolder) -> Contents:
 
 
 def _is_there(mapping: Mapping) -> bool:
-    """Return whether reading a whole mapping adds no memory to the process. For private mappings, zeros and file pages
-    are accepted."""
+    """Return whether gdb may read a whole mapping. A shared mapping must be completely resident, so that reading adds
+    no memory to the process. For private mappings, additional pages of zeros and of files are accepted."""
     if not mapping.private:
         return mapping.rss == mapping.size
     is_small = mapping.anonymous and mapping.size <= SMALL
@@ -71,26 +73,30 @@ def _is_there(mapping: Mapping) -> bool:
 
 
 def _check_tables(process: ProcessFolder, mappings: Mappings) -> None:
-    """Raise Unsupported if page tables for memory that gdb reads but the process does not have would take more than
-    half of the memory that is left: the kernel might kill the process for them."""
+    """Raise Unsupported if reading would make the kernel create too many page tables: more than half of the memory that
+    is left.
+
+    gdb also reads memory that the process has reserved but never used. The kernel might kill the process because of the
+    page tables for it."""
     absent = sum(max(0, one.size - (one.rss or 0) - (one.swap or 0)) for one in mappings if _is_there(one))
     tables = absent // PAGES_OF_TABLE
     if tables > SMALL and tables > memory_left(process.pid) // 2:
         raise Unsupported(
-            f"gdb would read {absent:,} bytes that the process has reserved and does not have: their page tables would"
-            f" take {tables:,} bytes, more than half of the memory that is left to it"
+            f"gdb would read {absent:,} bytes that the process has reserved but never used: their page tables would"
+            f" take {tables:,} bytes, more than half of the memory that is left to the process"
         )
 
 
 def _check_answered(process: ProcessFolder, mappings: Mappings) -> None:
-    """Raise Unsupported if a mapped file's pages are served by another user's program, which may never answer: gdb
-    would wait, and the process with it."""
+    """Raise Unsupported if a mapped file is served by another user's program (FUSE). That program may never answer, and
+    gdb would wait, with the process stopped."""
     for mapping in find_unanswered(process, mappings, _kernel_devices()):
         raise Unsupported(f"gdb would wait for {named(mapping.name)}, a file that another user's program serves (FUSE)")
 
 
 def _kernel_devices() -> set[str]:
-    """Return the devices of the kernel's internal mounts: of rings and events, and of huge pages without a file."""
+    """Return the devices of the kernel's internal mounts: the one of rings and events, and the one of huge pages
+    without a file."""
     with closing(select.epoll()) as poll:
         found = {device_name(os.fstat(poll.fileno()).st_dev)}
     try:
@@ -104,7 +110,8 @@ def _kernel_devices() -> set[str]:
 
 
 def mark_absent(path: str, contents: Contents, said: str) -> None:
-    """Cut each segment of a core where gdb stopped reading, because gdb writes zeros for what it could not read.
+    """Cut off each segment of a core where gdb could not read on, because gdb wrote zeros from there.
+
     ``said``: gdb's messages. Raises NoTarget, Unsupported, OSError."""
     unread = sorted(int(place, 16) for place in _UNREAD.findall(said))
     with open(path, "r+b") as stream:
@@ -117,7 +124,8 @@ def mark_absent(path: str, contents: Contents, said: str) -> None:
 
 
 def _size_read(segment: image.Segment, contents: Contents, unread: Sequence[int]) -> int | None:
-    """Return how many bytes of a segment gdb has read; None for all of them, or if the segment is all zeros."""
+    """Return how many bytes of a segment gdb has read; None if it has read all, or if the segment contains only
+    zeros."""
     start, end = segment.address, segment.address + segment.memory_size
     if containing(contents.zeros, start):
         return None

@@ -1,7 +1,7 @@
-"""Read the heaps of watched processes repeatedly, for figures that no file of the kernel has: in use, free, kept.
+"""Read the heaps of watched processes repeatedly, for figures that the kernel does not have: bytes in use, free, kept.
 
-Each read stops its process while its memory is copied. One read is made at a time, in a child process, while the wait
-goes on; the last figures are kept until the next read."""
+Each read stops its process while its memory is copied. Only one read is made at a time, in a child process, and gdbheap
+goes on watching meanwhile. The last figures are kept until the next read."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from gdbheap.watching.memory_readings import ProcessMemory
 
 __all__ = ["Figures", "Looks", "Seen", "figures_of"]
 
-# The largest share of time that a process is stopped, and that one of our processor cores computes.
+# The largest share of the time for which a process may be stopped, and for which gdbheap may compute on one processor.
 STOP_SHARE, WORK_SHARE = 0.01, 0.1
 NEVER = 1e18
 
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of one read, in bytes; None if unknown.
+    """The figures of one read of a heap, in bytes; None if unknown.
 
-    ``resident``, ``proportional`` (PSS), ``swapped``: from the kernel. ``used`` and ``free``, each with its resident
-    part, ``trimmable`` and ``kept`` (by id): as in the answer of ``heap``. ``pinned``: what removing the pins would
-    free. ``lines``: resident bytes by ledger line; ``findings``: bytes by finding. ``partial``: something is missing;
-    ``held``: for how many seconds the process was stopped."""
+    ``resident``, ``proportional`` (PSS), ``swapped``: from the kernel. ``used`` and ``free``, their resident parts,
+    ``trimmable`` and ``kept`` (by id): as in the answer of ``heap``. ``pinned``: what would be freed if the blocks that
+    pin pages were removed. ``lines``: resident bytes of each ledger line; ``findings``: bytes of each finding; both by
+    id. ``partial``: whether data is missing; ``held``: for how many seconds the process was stopped."""
 
     resident: int | None = None
     proportional: int | None = None
@@ -55,11 +55,11 @@ class Figures:
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of a watched process.
+    """What is known about a watched process.
 
-    ``figures``: of the last read that succeeded, at ``time`` (seconds since 1970); ``looks``: how many reads were made;
-    ``errors``: how many failed, the last for ``reason``; ``held``: for how many seconds it was stopped in all, by reads
-    and by actions."""
+    ``figures``: of the last successful read, at ``time`` (seconds since 1970); ``looks``: how many reads were made;
+    ``errors``: how many reads failed; ``reason``: why the last one failed, "" if it did not; ``held``: for how many
+    seconds reads and actions have stopped the process, in all."""
 
     pid: int
     name: str
@@ -72,7 +72,8 @@ class Seen:
 
 
 class _Current(NamedTuple):
-    """The read in progress: its child process, when it began (``time.monotonic``), and how many seconds it may take."""
+    """The read in progress: the process that is read, the child that reads it, when the read began
+    (``time.monotonic``), and how many seconds it may take."""
 
     pid: int
     child: Child
@@ -81,10 +82,11 @@ class _Current(NamedTuple):
 
 
 class Looks:
-    """Reads of each process every ``every`` seconds, or later if that takes too much of its time or ours; None: never.
+    """Reads the heap of each process every ``every`` seconds, or less often if that takes too much of the process's
+    time or of gdbheap's; None: never.
 
-    A process is stopped for at most ``limit`` seconds, None without limit. ``seen``: the results by process id, which
-    another thread may read."""
+    ``limit``: the most seconds for which a process is stopped, None for no limit. ``seen``: the results, by process id.
+    Another thread may read them."""
 
     def __init__(self, every: float | None, limit: float | None) -> None:
         self.every, self.limit = every, limit
@@ -96,24 +98,24 @@ class Looks:
 
     @property
     def due(self) -> float:
-        """When ``turn`` has something to do (``time.monotonic``)."""
+        """When ``turn`` must be called next (``time.monotonic``)."""
         if self._current is not None:
             return self._current.began + self._current.seconds
         return NEVER if self.every is None else min(self._due.values(), default=NEVER)
 
     @property
     def descriptor(self) -> int | None:
-        """The descriptor to wait for; None if no read is in progress."""
+        """The descriptor that is readable once the current read has a result; None if no read is in progress."""
         return None if self._current is None else self._current.child.descriptor
 
     def begin(self, folder: ProcessFolder, name: str, user: int) -> None:
-        """Add a process of this user to those that are read."""
+        """Add a process to those whose heaps are read. ``user``: its user id."""
         pid = folder.pid
         self._users[pid] = user
         self.seen[pid], self._due[pid], self._folders[pid] = Seen(pid, name), 0.0, folder
 
     def forget(self, pid: int) -> None:
-        """Forget a process that is gone."""
+        """Forget a process that has ended, and abandon its read if one is in progress."""
         self.seen.pop(pid, None)
         self._due.pop(pid, None)
         self._folders.pop(pid, None)
@@ -122,21 +124,23 @@ class Looks:
             self._drop()
 
     def held(self, pid: int, seconds: float | None) -> None:
-        """Add time for which another part of gdbheap stopped the process."""
+        """Add the seconds for which another part of gdbheap stopped the process."""
         if pid in self.seen and seconds is not None:
             self.seen[pid] = replace(self.seen[pid], held=self.seen[pid].held + seconds)
 
     def give_way(self) -> None:
-        """Abandon the current read, because another part of gdbheap wants to read now; it is made again later."""
+        """Abandon the current read, because another part of gdbheap wants to read now. It is repeated later."""
         self._drop()
 
     def end(self) -> None:
-        """Abandon the current read, for good."""
+        """Abandon the current read for good."""
         self._drop()
 
     def turn(self, is_ready: bool) -> Iterator[tuple[int, str]]:
-        """Do what is due. ``is_ready``: ``descriptor`` is readable. Yields the process and the reason of a read that
-        failed, once for each new reason."""
+        """Process the result of the current read, or start the next read, if that is due.
+
+        ``is_ready``: ``descriptor`` is readable. If a read failed, yield the process id and the reason, unless the
+        reason is the same as last time."""
         now = time.monotonic()
         current = self._current
         if current is not None and (is_ready or now >= self.due):
@@ -196,7 +200,7 @@ def _size(folder: ProcessFolder) -> int:
 
 
 def figures_of(heap: Heap) -> Figures:
-    """Return the figures of a heap, as the answers of ``heap`` and ``pins`` have them."""
+    """Return the figures of a heap. They are the same as in the answers of ``heap`` and ``pins``."""
     found = ledger(heap)
     summary = found.summary
     lines = {line.id: line.resident for line in found.ledger if line.resident is not None}
@@ -212,7 +216,7 @@ def figures_of(heap: Heap) -> Figures:
 
 
 def _said(folder: ProcessFolder, limit: float | None) -> dict[str, Any]:
-    """Return the figures of a process as a dict, or the reason why there are none."""
+    """Read a heap. Return its figures as a dict, or if they cannot be read the reason under the key "reason"."""
     usually()
     try:
         with stopped(folder, limit, copies=True) as process:

@@ -1,7 +1,8 @@
-"""Catch the moment when Python has no memory left, at the function by which the interpreter raises MemoryError.
+"""Catch MemoryErrors of a Python process, at the function with which the interpreter raises them.
 
-A thread that calls the function is stopped there, holding the GIL, until it is released: what it wanted memory for, and
-what uses memory, can still be read. No code runs in the process for that, and nothing has to be prepared."""
+A thread that calls this function is stopped there, holding the GIL, until gdbheap releases it: meanwhile its request
+for memory, and all users of memory, can be read. This runs no code in the process and needs no preparation by the
+program."""
 
 from __future__ import annotations
 
@@ -20,15 +21,16 @@ from gdbheap.watching.wake_descriptors import Waker
 
 __all__ = ["MemoryErrors"]
 
-# PyErr_NoMemory (Python/errors.c): the interpreter and extension modules call it. `raise MemoryError` does not.
+# PyErr_NoMemory (Python/errors.c): the interpreter and extension modules call it, but `raise MemoryError` does not.
 RAISES = "PyErr_NoMemory"
 
 
 class MemoryErrors:
-    """Watches the MemoryErrors of a process from ``start`` on. At each, its thread stops for at most ``limit`` seconds.
+    """Catches the MemoryErrors of a process, from ``start`` on. A thread that raises one is stopped for at most
+    ``limit`` seconds.
 
-    ``preparation`` is read beforehand, because a process's tracer cannot be distinguished from others later. Raises
-    GdbheapError if they cannot be caught (NotAPython if there is no Python)."""
+    ``preparation``: facts about the process, read before gdbheap traces it, because afterwards another tracer could not
+    be noticed. Raises GdbheapError if MemoryErrors cannot be caught (NotAPython if there is no Python)."""
 
     def __init__(self, folder: ProcessFolder, seccomp: bool, limit: float) -> None:
         self.preparation = Preparation(folder)
@@ -42,15 +44,16 @@ class MemoryErrors:
         self._hit: Hit | None = None
 
     def start(self) -> None:
-        """Change the code. Raises GdbheapError. Whoever is interrupted here has to call ``end`` as always."""
+        """Change the process's code so that MemoryErrors are caught. Raises GdbheapError. Call ``end`` even if this is
+        interrupted."""
         self._follower: Follower = self._followed.enter_context(self._following).follower
 
     def waker(self) -> Waker:
-        """Return the waker that reports a MemoryError."""
+        """Return a waker that fires at a MemoryError."""
         return Waker(MEMORY_ERROR, self._follower.descriptor, select.POLLIN, is_counter=True)
 
     def standing(self) -> list[Registers]:
-        """Return the registers of the thread that is stopped at a MemoryError now; empty if there is none."""
+        """Return the registers of the thread that is now stopped at a MemoryError; empty if no thread is."""
         self._hit = self._hit or self._follower.next(0)
         if self._hit is None:
             return []
@@ -63,12 +66,12 @@ class MemoryErrors:
         return [] if self._hit is None else self._stacks.frames(self._hit.registers)
 
     def go_on(self) -> None:
-        """Release the thread that is stopped at a MemoryError, and all threads that were stopped there since."""
+        """Release the thread that is stopped at a MemoryError, and all threads that have stopped at one since."""
         self._hit = None
         while self._follower.next(0) is not None:
             pass
 
     def end(self) -> list[str]:
-        """Restore the code; return warnings if that was not possible."""
+        """Restore the process's code. Return warnings if that was not possible."""
         self._followed.close()
         return self._process.warnings

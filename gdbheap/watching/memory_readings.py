@@ -1,6 +1,7 @@
-"""The sizes that are polled while waiting: of a process, a control group, the machine; each takes microseconds.
+"""Read the memory sizes that are polled: of a process, a control group, the machine. A reading takes microseconds.
 
-Formats: proc(5); Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the kernel."""
+The formats are described in proc(5), and in the kernel's Documentation/admin-guide/cgroup-v2.rst and
+cgroup-v1/memory.rst."""
 
 from __future__ import annotations
 
@@ -20,15 +21,15 @@ __all__ = ["GroupMemory", "MachineMemory", "ProcessMemory", "group_at", "groups_
 
 PAGE = resource.getpagesize()
 TABLE_BYTES = 1 << 16
-# From this share of its limit on, reclaimable memory is read too, which is the most expensive of these reads.
+# From this share of the limit on, a group's reclaimable memory is read too. That is the most expensive of the readings.
 NEAR_SHARE = 0.5
-# The kernel reclaims these before it kills: file pages and caches. None includes shared memory. Version 1 counts the
-# groups below under total_.
+# The kernel reclaims these before it kills a process: file pages and caches. None of them includes shared memory. In
+# cgroup version 1, names with total_ include the groups below.
 RECLAIMABLE = ("inactive_file", "active_file", "slab_reclaimable")
 
 
 class _OpenFile:
-    """A file of the kernel that is opened once and read again and again. Raises OSError."""
+    """A file of the kernel that is opened once and read many times. Raises OSError."""
 
     def __init__(self, path: str) -> None:
         self._file = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
@@ -39,7 +40,8 @@ class _OpenFile:
         return self._file.number
 
     def read(self) -> bytes:
-        """Return the file's current content. Raises OSError (ENODEV or ESRCH) if its subject is gone."""
+        """Return the file's current content. Raises OSError (ENODEV or ESRCH) if the process or group no longer
+        exists."""
         return os.pread(self._file.number, TABLE_BYTES, 0)
 
 
@@ -53,10 +55,10 @@ class ProcessMemory:
         self._statm = _OpenFile(folder.path("statm"))
 
     def read(self, time: float, fired: frozenset[str] = frozenset()) -> Reading:
-        """Read the RSS. Raises OSError if the process has ended."""
+        """Return the current RSS. Raises OSError if the process has ended."""
         pages = self._pages()
         if pages is None:
-            # The thread whose file was open has ended; other threads may have survived it.
+            # The thread whose file was open has ended, but other threads may still run.
             living = self._folder.living()
             if living is not None:
                 self._statm = _OpenFile(self._folder.path(f"{living[0]}statm"))
@@ -66,7 +68,7 @@ class ProcessMemory:
         return Reading(time, pages * PAGE, pages * PAGE, fired=fired)
 
     def _pages(self) -> int | None:
-        """Return the number of resident pages; None for a zombie or if the file is gone."""
+        """Return the number of resident pages; None if the process is a zombie or its file is gone."""
         with suppress(ProcessLookupError):
             fields = self._statm.read().split()
             return int(fields[1]) if len(fields) > 1 and fields[0] != b"0" else None
@@ -75,7 +77,7 @@ class ProcessMemory:
 
 @dataclass(frozen=True)
 class _Names:
-    """The names of the files of one version of control groups."""
+    """The names of a control group's files, in one version of control groups."""
 
     used: str
     limits: tuple[str, ...]
@@ -91,9 +93,9 @@ _V1 = _Names(
 
 
 class GroupMemory:
-    """The memory of a control group and the groups below it. Raises OSError if it has no memory controller.
+    """The memory of a control group, including the groups below it. Raises OSError if it has no memory controller.
 
-    ``is_exact``: read the reclaimable memory each time, not only near the limit."""
+    ``is_exact``: subtract the reclaimable memory at each reading, not only near the limit."""
 
     def __init__(self, folder: Path, is_exact: bool = False) -> None:
         self.folder, self.is_exact = folder, is_exact
@@ -107,24 +109,26 @@ class GroupMemory:
 
     @property
     def events(self) -> int:
-        """The descriptor of the file that counts events, which in version 2 reports when a count changes."""
+        """The descriptor of the file with the group's event counts. In version 2, poll(2) reports when a count
+        changes."""
         return self._events.descriptor
 
     @property
     def name(self) -> str:
-        """The group's name as in ``/proc/PID/cgroup``; its folder if that lies elsewhere."""
+        """The group's name as in ``/proc/PID/cgroup``, or its folder if it is not below the usual mount point."""
         root = Path(CGROUPS, "memory") if self.is_first_version else Path(CGROUPS)
         return f"/{self.folder.relative_to(root)}" if root in self.folder.parents else str(self.folder)
 
     @property
     def limit(self) -> int | None:
-        """The least of the group's limits in bytes, None without any. A memory.high below memory.max counts as a limit,
-        because programs are slowed down there."""
+        """The lowest of the group's limits in bytes; None if it has no limit.
+
+        memory.high counts as a limit if it is below memory.max, because the kernel slows programs down there."""
         least = min((_number(file.read()) for file in self._limits), default=UNLIMITED)
         return least if least < UNLIMITED else None
 
     def read(self, time: float, fired: frozenset[str] = frozenset()) -> Reading:
-        """Read the group's memory. Raises OSError if the group is gone."""
+        """Return the group's current memory. Raises OSError if the group no longer exists."""
         used, limit = _number(self._used.read()), self.limit
         near = limit is not None and used >= NEAR_SHARE * limit
         size = max(0, used - self._reclaimable()) if near or self.is_exact else used
@@ -135,19 +139,21 @@ class GroupMemory:
         return sum(_number(fields.get(name.encode(), b"0")) for name in self._names.statistics)
 
     def _count(self) -> dict[bytes, int]:
-        """Return how often the group ran out of memory and had a process killed, as far as the kernel counts both."""
+        """Return how often the group ran out of memory ("oom") and a process was killed ("oom_kill"). Counts that the
+        kernel does not have are missing."""
         pairs = (line.split() for line in self._events.read().splitlines())
         return {pair[0]: _number(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] in (b"oom", b"oom_kill")}
 
     def _news(self) -> frozenset[str]:
-        """Return the events since the last read."""
+        """Return the names of the counts that have risen since the last reading."""
         now, before = self._count(), self._counts
         self._counts = now
         return frozenset(name.decode() for name, count in now.items() if count > before.get(name, 0))
 
 
 class MachineMemory:
-    """The machine's memory that is not available, by the kernel's estimate in ``/proc/meminfo``."""
+    """The machine's memory that is in use and could not be made available, by the kernel's estimate in
+    ``/proc/meminfo``."""
 
     name = ""
 
@@ -160,25 +166,26 @@ class MachineMemory:
         return self.read(0).limit
 
     def read(self, time: float, fired: frozenset[str] = frozenset()) -> Reading:
-        """Read the machine's memory. Raises OSError."""
+        """Return the machine's current memory. Raises OSError."""
         fields = parse_status(self._file.read())
         whole, left = (kib(fields.get(name)) or 0 for name in ("MemTotal", "MemAvailable"))
         return Reading(time, whole - left, whole - left, whole or None, fired)
 
 
 def groups_of(process: str) -> list[GroupMemory]:
-    """Return the control groups of a process, nearest first. ``process``: its folder below /proc."""
+    """Return the control groups of a process that account for memory, nearest first. ``process``: its folder below
+    /proc."""
     return _with_memory(group_folders(process, "memory"))
 
 
 def groups_above(folder: Path) -> list[GroupMemory]:
-    """Return a control group and those above it, nearest first."""
+    """Return a control group and all groups above it that account for memory, nearest first."""
     above = (place for place in (folder, *folder.parents) if Path(CGROUPS) in place.parents or CGROUPS == str(place))
     return _with_memory(above)
 
 
 def group_at(folders: Iterable[Path], is_exact: bool) -> GroupMemory | None:
-    """Return the first of these folders that is a control group with memory accounting; None if none is."""
+    """Return the first of these folders that is a control group with memory accounting; None if none of them is."""
     group = next(iter(_with_memory(folders)), None)
     return None if group is None else GroupMemory(group.folder, is_exact)
 
@@ -192,6 +199,6 @@ def _with_memory(folders: Iterable[Path]) -> list[GroupMemory]:
 
 
 def _number(text: bytes) -> int:
-    """Return a number of bytes, UNLIMITED for "max"."""
+    """Return the number in a file of the kernel; UNLIMITED for "max"."""
     word = text.strip()
     return min(int(word), UNLIMITED) if word.isdigit() else UNLIMITED

@@ -1,4 +1,4 @@
-"""The events that a watch reports: each is a record, whose field names are the keys of its line with --json."""
+"""The events that a watch reports. With --json, each event is a line, whose keys are the names of its fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ __all__ = ["Event", "Limit"]
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit that is watched. ``limit`` and ``mark`` (the size at which the watch acts): bytes."""
+    """A memory limit that is watched. ``limit``, and ``mark``, the size at which the watch acts, are bytes.
+    ``is_ours``: gdbheap itself is in this control group."""
 
     cgroup: str
     limit: int
@@ -24,10 +25,11 @@ class Limit:
 class Event:
     """An event of a watch, by ``event``.
 
-    "began": a process is watched from now on; "ended"; "killed": the kernel killed a process of ``cgroup``; "unseen":
-    its MemoryErrors cannot be caught; "unrestored": its code is still changed; "missed": a read of its heap failed;
-    "left-out": ``pids`` are wanted but cannot be watched; "serving": metrics are at ``url``; "acted"; "end": nothing is
-    watched any more. ``why_ended``: "count", "ended" (all processes), "duration", "asked"."""
+    "began": a process is watched from now on; "ended": it has ended; "killed": the kernel killed a process of
+    ``cgroup``; "unseen": the process's MemoryErrors cannot be caught; "unrestored": its code is still changed;
+    "missed": a read of its heap failed; "left-out": the processes ``pids`` are wanted but cannot be watched; "serving":
+    metrics are served at ``url``; "acted": the steps were done; "end": the watch is over, for the reason ``why_ended``:
+    "count", "ended" (all processes), "duration" or "asked"."""
 
     event: str
     time: float

@@ -1,8 +1,8 @@
-"""The metrics that ``gdbheap watch --prometheus`` serves: the name of each, its meaning, and its current values.
+"""The metrics that ``gdbheap watch --prometheus`` serves: their names, meanings and current values.
 
-Names follow prometheus.io/docs/practices/naming: base units, and ``_total`` for counters. The labels are ``pid``,
-``program`` (the process's name when watching began) and gdbheap's own ids. So a process has as many series as its
-ledger has lines and findings, and none once it has ended."""
+The names follow prometheus.io/docs/practices/naming: base units, and ``_total`` for counters. The labels are ``pid``,
+``program`` (the process's name when watching began) and ids that gdbheap defines. So a process has one series for each
+line and finding of its ledger, and none once it has ended."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Values = Iterable[tuple[tuple[str, ...], Optional[float]]]
 
 @dataclass(frozen=True)
 class Now:
-    """The state of a watch: its processes with their current RSS in bytes, how many have ended, how often it acted, and
-    how often something failed."""
+    """The state of a watch: each process with its current RSS in bytes, how many processes have ended, how often the
+    watch acted, and how often something failed."""
 
     processes: Sequence[tuple[Seen, int]]
     ended: int = 0
@@ -33,8 +33,10 @@ class Now:
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric and how to compute it. ``kind``: GAUGE or COUNTER; ``values``: pairs of the labels' values and a value,
-    None if it is not known."""
+    """A metric and how to compute it.
+
+    ``kind``: GAUGE or COUNTER; ``values``: returns pairs of the labels' values and the metric's value, which is None if
+    unknown."""
 
     name: str
     meaning: str
@@ -72,43 +74,44 @@ def _by_id(name: str, meaning: str, label: str, values: Callable[[Figures], Mapp
 
 METRICS = (
     Metric(
-        "gdbheap_resident_bytes", "RSS, when it is asked for.", GAUGE, OF_PROCESS,
+        "gdbheap_resident_bytes", "RSS of the process at the time of the request.", GAUGE, OF_PROCESS,
         lambda now: [(_labels(seen), size) for seen, size in now.processes],
     ),
-    _of_look("gdbheap_look_resident_bytes", "RSS at the last look.", lambda found: found.resident),
-    _of_look("gdbheap_proportional_bytes", "PSS at the last look: each page divided by the number of processes that"
-             " have it.", lambda found: found.proportional),
-    _of_look("gdbheap_swapped_bytes", "Swapped memory at the last look.", lambda found: found.swapped),
-    _of_look("gdbheap_in_use_bytes", "Blocks that the program has in use.", lambda found: found.used),
+    _of_look("gdbheap_look_resident_bytes", "RSS when the heap was last read.", lambda found: found.resident),
+    _of_look("gdbheap_proportional_bytes", "PSS when the heap was last read: each page divided by the number of"
+             " processes that map it.", lambda found: found.proportional),
+    _of_look("gdbheap_swapped_bytes", "Swapped memory when the heap was last read.", lambda found: found.swapped),
+    _of_look("gdbheap_in_use_bytes", "Bytes of blocks that the program has in use.", lambda found: found.used),
     _of_look("gdbheap_in_use_resident_bytes", "The resident part of blocks in use.", lambda found: found.used_resident),
-    _of_look("gdbheap_free_bytes", "Free blocks and what allocators hold in reserve.", lambda found: found.free),
-    _of_look("gdbheap_free_resident_bytes", "The resident part of what is free.", lambda found: found.free_resident),
-    _of_look("gdbheap_trimmable_bytes", "What malloc_trim(0) would give back.", lambda found: found.trimmable),
-    _of_look("gdbheap_pinned_bytes", "What would go if the blocks that pin pages were gone (heap pins).",
+    _of_look("gdbheap_free_bytes", "Bytes of free blocks and of the allocators' reserves.", lambda found: found.free),
+    _of_look("gdbheap_free_resident_bytes", "The resident part of free blocks and reserves.",
+             lambda found: found.free_resident),
+    _of_look("gdbheap_trimmable_bytes", "Bytes that malloc_trim(0) would return.", lambda found: found.trimmable),
+    _of_look("gdbheap_pinned_bytes", "Bytes that removing the blocks that pin pages would free (heap pins).",
              lambda found: found.pinned),
-    _by_id("gdbheap_kept_bytes", "What is free and resident and stays after malloc_trim(0), by why.", "reason",
+    _by_id("gdbheap_kept_bytes", "Free resident bytes that malloc_trim(0) cannot return, by reason.", "reason",
            lambda found: found.kept),
-    _by_id("gdbheap_ledger_resident_bytes", "Resident bytes by the line of the ledger; one with a dot in its id is part"
-           " of the line before the dot.", "line", lambda found: found.lines),
-    _by_id("gdbheap_finding_bytes", "What the findings are about, by their ids.", "finding",
+    _by_id("gdbheap_ledger_resident_bytes", "Resident bytes of each line of the ledger; a line with a dot in its id is"
+           " part of the line before the dot.", "line", lambda found: found.lines),
+    _by_id("gdbheap_finding_bytes", "Bytes of each finding, by its id.", "finding",
            lambda found: found.findings),
-    _of_look("gdbheap_look_partial", "Whether something is missing in the last look.", lambda found: found.partial),
-    _of_look("gdbheap_look_stop_seconds", "For how long the process stood still for the last look.",
+    _of_look("gdbheap_look_partial", "Whether the last read of the heap lacked data.", lambda found: found.partial),
+    _of_look("gdbheap_look_stop_seconds", "For how long the last read stopped the process.",
              lambda found: found.held),
-    _of_process("gdbheap_look_timestamp_seconds", "When the last look was taken, in seconds since 1970.", GAUGE,
+    _of_process("gdbheap_look_timestamp_seconds", "When the heap was last read, in seconds since 1970.", GAUGE,
                 lambda seen: seen.time),
-    _of_process("gdbheap_looks_total", "How often it was looked at.", COUNTER, lambda seen: seen.looks),
-    _of_process("gdbheap_look_errors_total", "How many of these looks failed.", COUNTER, lambda seen: seen.errors),
-    _of_process("gdbheap_stopped_seconds_total", "For how long the process stood still, by looks and by what was done"
-                " when the moment had come.", COUNTER, lambda seen: seen.held),
+    _of_process("gdbheap_looks_total", "How often the heap was read.", COUNTER, lambda seen: seen.looks),
+    _of_process("gdbheap_look_errors_total", "How many of these reads failed.", COUNTER, lambda seen: seen.errors),
+    _of_process("gdbheap_stopped_seconds_total", "For how long reads and the actions of the watch stopped the process,"
+                " in all.", COUNTER, lambda seen: seen.held),
     _of_watch("gdbheap_watch_processes", "How many processes are watched.", GAUGE, lambda now: len(now.processes)),
     _of_watch("gdbheap_watch_ended_total", "How many watched processes have ended.", COUNTER, lambda now: now.ended),
     _of_watch("gdbheap_watch_acted_total", "How often the watch has acted.", COUNTER, lambda now: now.acted),
-    _of_watch("gdbheap_watch_failed_total", "How often something failed.", COUNTER, lambda now: now.failed),
+    _of_watch("gdbheap_watch_failed_total", "How many errors the watch reported.", COUNTER, lambda now: now.failed),
     Metric("gdbheap_build_info", "The version of gdbheap.", GAUGE, ("version",), lambda now: [((__version__,), 1)]),
 )  # fmt: skip
 
 
 def values_of(metric: Metric, now: Now) -> Iterator[tuple[tuple[str, ...], float]]:
-    """Yield the known values of a metric, with the values of its labels."""
+    """Yield the known values of a metric, each after the values of its labels."""
     yield from ((labels, float(value)) for labels, value in metric.values(now) if value is not None)

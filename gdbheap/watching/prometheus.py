@@ -1,9 +1,9 @@
-"""Serve the metrics of a watch to Prometheus, with the official client library.
+"""Serve the metrics of a watch to Prometheus, with Prometheus's client library.
 
-The server is the standard library's around the client's WSGI application. It answers a few requests at a time, each for
-a few seconds at most, and drops the oldest if others wait. It accepts only its own host names, because a web page read
-elsewhere may lead a browser here by a name of its own (DNS rebinding). Its answers are known already: a request reads
-nothing of a target but RSS."""
+The standard library's HTTP server runs the client library's WSGI application. It answers a few requests at a time, each
+for a few seconds at most, and drops the oldest if others wait. It accepts only requests for its own host names, because
+a web page from elsewhere can make a browser connect to it under a foreign name (DNS rebinding). The only figure of a
+process that is read for a request is RSS."""
 
 from __future__ import annotations
 
@@ -30,16 +30,14 @@ __all__ = ["Address", "Names", "Server", "address_of", "is_loopback"]
 
 LOOPBACK, LOCALHOST = "127.0.0.1", "localhost"
 HIGHEST_PORT = 65535
-# How many requests are answered at the same time; for how many seconds, and with how many bytes, each from first byte
-# to last; for how many seconds to wait until a dropped one makes room.
+# How many requests are answered at the same time. For how many seconds and with how many bytes, each counted over a
+# whole request. For how many seconds to wait until a dropped request has made room.
 MOST_AT_ONCE, SECONDS, MOST_BYTES, PARTING_SECONDS = 16, 5.0, 16 << 10, 0.5
-# [::1]:9464, 127.0.0.1:9464, localhost.
+# Such as [::1]:9464, 127.0.0.1:9464 or localhost.
 HOST = re.compile(r"(?:\[([^\[\]]*)\]|([^\s:,\[\]]+))(?::[0-9]*)?")
 NO_HOST = "400 Bad Request", b"gdbheap: the request names no host\n"
 OTHER_HOST = "421 Misdirected Request", b"gdbheap: this is not its name: 'watch --prometheus-host=NAME' makes it one\n"
-MISSING = (
-    "--prometheus needs prometheus_client, which is not installed beside gdbheap: pip install 'gdbheap[prometheus]'"
-)
+MISSING = "--prometheus needs prometheus_client, which is not installed with gdbheap: pip install 'gdbheap[prometheus]'"
 
 
 class Address(NamedTuple):
@@ -50,24 +48,24 @@ class Address(NamedTuple):
 
 
 def address_of(text: str) -> Address:
-    """Parse an address: ":9100", "0.0.0.0:9100", "[::1]:9100", "localhost:9100". Without a host it is loopback. Raises
-    ValueError."""
+    """Parse an address, such as ":9100", "0.0.0.0:9100", "[::1]:9100", "localhost:9100". Without a host the server
+    listens on loopback. Raises ValueError."""
     host, colon, port = text.rpartition(":")
     is_bracketed = host.startswith("[") and host.endswith("]")
     if not colon or not (port.isascii() and port.isdecimal()) or int(port) > HIGHEST_PORT:
-        raise ValueError(f"{text!r} is no address: [HOST]:PORT, as :9100 or 0.0.0.0:9100")
+        raise ValueError(f"{text!r} is not an address: give [HOST]:PORT, such as :9100 or 0.0.0.0:9100")
     if ":" in host and not is_bracketed:
-        raise ValueError(f"{text!r} is no address: IPv6 ones stand in brackets, as [::1]:9100")
+        raise ValueError(f"{text!r} is not an address: put IPv6 addresses in brackets, such as [::1]:9100")
     return Address(host[1:-1] if is_bracketed else host or LOOPBACK, int(port))
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a numerical address can be reached from this machine only."""
+    """Return whether a numerical address can be reached only from this machine."""
     return ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
 class Names:
-    """The host names that a request may have (``Host``).
+    """The host names that a request may name (``Host``).
 
     They are the address where the server listens (any address, if it listens on all), this machine's loopback
     addresses, localhost, and ``others``."""
@@ -78,7 +76,7 @@ class Names:
         self._others = {_plain(name) for name in (LOCALHOST, listening, *others)}
 
     def has(self, host: str) -> bool:
-        """Return whether a request may have this host, with or without a port."""
+        """Return whether a request may name this host, with or without a port."""
         found = HOST.fullmatch(host.strip())
         if found is None:
             return False
@@ -94,7 +92,7 @@ def _plain(name: str) -> str:
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Parse a numerical address; None for a name. An IPv4 address mapped into IPv6 is returned as IPv4."""
+    """Parse a numerical address. Return None for a name. An IPv4 address mapped into IPv6 is returned as IPv4."""
     try:
         found = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -104,9 +102,9 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Server:
-    """An HTTP server of the metrics that ``now`` returns, at ``address`` and under ``names``.
+    """Serves the metrics of the state that ``now`` returns over HTTP, at ``address``. ``names``: further host names.
 
-    Raises UsageError, NotPermitted if it cannot listen there, and Unsupported without the client library."""
+    Raises UsageError, NotPermitted if it cannot listen there, and Unsupported if the client library is missing."""
 
     def __init__(self, address: Address, now: Callable[[], Now], names: Iterable[str] = ()) -> None:
         application = _application(now)
@@ -118,18 +116,18 @@ class Server:
 
     @property
     def address(self) -> Address:
-        """The numerical address where it listens."""
+        """The numerical address at which it listens."""
         return Address(*self._http.socket.getsockname()[:2])
 
     @property
     def url(self) -> str:
-        """The URL at which a monitoring system finds the metrics."""
+        """The URL of the metrics, for Prometheus."""
         host, port = self.address
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can ask."""
+        """Whether only this machine can reach the server."""
         return is_loopback(self.address.host)
 
     def end(self) -> None:
@@ -139,7 +137,7 @@ class Server:
 
 
 def _for(names: Names, application: Any) -> Any:
-    """Return the application, which refuses requests for other hosts than ``names``."""
+    """Return the application wrapped so that it refuses requests for hosts that are not among ``names``."""
 
     def checked(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         host = environ.get("HTTP_HOST", "")
@@ -154,7 +152,7 @@ def _for(names: Names, application: Any) -> Any:
 
 
 class _Connection(io.RawIOBase):
-    """A connection that lives for SECONDS and accepts MOST_BYTES from the client, at whatever pace. Raises
+    """A client's connection, open for SECONDS at most, that accepts MOST_BYTES at most. Raises
     ConnectionAbortedError."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -187,7 +185,7 @@ class _Connection(io.RawIOBase):
         return len(data)
 
     def _wait(self) -> None:
-        """Limit the next operation of the socket to the time left for the request. Raises ConnectionAbortedError."""
+        """Limit the socket's next operation to the time that the request has left. Raises ConnectionAbortedError."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise ConnectionAbortedError("too slow")
@@ -195,7 +193,7 @@ class _Connection(io.RawIOBase):
 
 
 class _Handler(WSGIRequestHandler):
-    """A handler of one request, which logs nothing and has limits of time and size."""
+    """Handles one request, with limits of time and size, and logs nothing."""
 
     def setup(self) -> None:
         connection = _Connection(self.request)
@@ -211,23 +209,23 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Http(ThreadingMixIn, WSGIServer):
-    """A server with a thread for each request, up to MOST_AT_ONCE. Beyond that the oldest connection is closed, so that
-    slow clients do not keep out others."""
+    """An HTTP server with a thread for each request, MOST_AT_ONCE at most. If there are more requests, the oldest
+    connection is closed, so that slow clients do not keep others out."""
 
     daemon_threads = True
-    # More clients than can make room for each other: a refused one tries again after a second.
+    # More than MOST_AT_ONCE, because a client whose connection is refused tries again only after a second.
     request_queue_size = 4 * MOST_AT_ONCE
 
     def __init__(self, family: int, address: tuple[Any, ...]) -> None:
         self.address_family = family
         self._free = BoundedSemaphore(MOST_AT_ONCE)
-        # In the order in which they arrived.
+        # The requests in progress, oldest first.
         self._asking: dict[socket.socket, None] = {}
         self._lock = Lock()
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        """Bind as WSGIServer does, but without asking a name server for our host name."""
+        """Bind as WSGIServer does, but do not ask a name server for this host's name."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
         self.setup_environ()
@@ -249,7 +247,7 @@ class _Http(ThreadingMixIn, WSGIServer):
             return True
         with self._lock:
             for oldest in [*self._asking][:1]:
-                # That ends its thread.
+                # This ends the connection's thread.
                 with suppress(OSError):
                     oldest.shutdown(socket.SHUT_RDWR)
         return self._free.acquire(timeout=PARTING_SECONDS)
@@ -276,10 +274,10 @@ def _listening(address: Address) -> _Http:
         family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return _Http(family, place)
     except PermissionError:
-        raise NotPermitted(f"{where}: a port below 1024 needs CAP_NET_BIND_SERVICE: take a higher one") from None
+        raise NotPermitted(f"{where}: a port below 1024 needs CAP_NET_BIND_SERVICE: choose a higher port") from None
     except (OSError, UnicodeError) as error:
         said = getattr(error, "strerror", None) or "no such address"
-        raise UsageError(f"{where}: cannot listen there: {one_line(said)}") from None
+        raise UsageError(f"{where}: cannot listen at this address: {one_line(said)}") from None
 
 
 def _application(now: Callable[[], Now]) -> Any:
@@ -297,14 +295,14 @@ def _application(now: Callable[[], Now]) -> Any:
         return found
 
     class Collector:
-        """Collects all metrics of one moment."""
+        """Collects the current values of all metrics."""
 
         def collect(self) -> Iterator[Family]:
             state = now()
             yield from (family(metric, state) for metric in METRICS)
 
         def describe(self) -> Iterator[Family]:
-            """Yield the metrics without values."""
+            """Yield the metrics without their values."""
             yield from (family(metric, Now([])) for metric in METRICS)
 
     registry = CollectorRegistry()

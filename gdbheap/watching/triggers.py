@@ -1,6 +1,6 @@
-"""Decide from readings of a memory whether to act, and how soon that could be necessary.
+"""Decide from readings of a memory whether to act, and how soon that could become necessary.
 
-Nothing here reads or waits: tests use made-up readings (tests/test_watch_triggers.py)."""
+The code reads nothing and does not wait, so tests can pass it made-up readings (tests/test_watch_triggers.py)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = [
     "Reading", "Trigger",
 ]  # fmt: skip
 
-# Bytes per second: about as much as the kernel gives a thread that writes to fresh pages.
+# Bytes per second: about as fast as the kernel gives pages to a thread that writes to new memory.
 FASTEST = 2 << 30
-# From this share of the limit on, growth is extrapolated: below it, a starting program would look like a leak.
+# Growth is extrapolated only above this share of the limit. Below it, a starting program would look like a leak.
 SOON_SHARE = 0.75
-# The growth rate is measured over this many seconds, and over at least the second number.
+# The growth rate is measured over this many seconds, and at least over the second number of seconds.
 RATE_SECONDS, LEAST_RATE_SECONDS = 2.0, 0.1
-# The number of parts that a sliding window is divided into.
+# A sliding window is divided into this many parts.
 WINDOW_PARTS = 200
 NEVER = 1e9
 MEMORY_ERROR: Final = "memory-error"
@@ -30,9 +30,9 @@ MEMORY_ERROR: Final = "memory-error"
 class Reading:
     """The size of a memory at one moment.
 
-    ``time``: seconds on a clock that only rises; ``size``: bytes that are needed (RSS of a process; of a group or the
-    machine without reclaimable memory); ``used``: bytes including reclaimable memory; ``limit``: in bytes, None without
-    one; ``fired``: the names of the wakers that fired."""
+    ``time``: seconds on a clock that is never set back; ``size``: bytes that cannot be reclaimed (for a process its
+    RSS); ``used``: bytes including reclaimable memory; ``limit``: in bytes, None for no limit; ``fired``: the names of
+    the wakers that fired since the last reading."""
 
     time: float
     size: int
@@ -45,9 +45,9 @@ class Reading:
 class Cause:
     """Why to act now, by ``kind``.
 
-    "rss": above ``bound``; "grows": by ``bound`` in ``seconds``; "limit": near it; "soon": at its limit in ``seconds``;
-    "pressure": full, and programs wait for memory; "oom": the kernel found no memory and looks for a process to kill;
-    "memory-error": Python raises MemoryError."""
+    "rss": the memory is above ``bound``; "grows": it grew by more than ``bound`` in ``seconds``; "limit": it is near
+    its limit; "soon": it will reach its limit in ``seconds``; "pressure": it is full, and programs wait for memory;
+    "oom": the kernel is out of memory and chooses a process to kill; "memory-error": Python raises MemoryError."""
 
     kind: Literal["rss", "grows", "limit", "soon", "pressure", "oom", "memory-error"]
     bytes: int
@@ -58,27 +58,28 @@ class Cause:
 
 
 class Trigger(Protocol):
-    """A condition to wait for. It may remember the readings that it was given.
+    """A condition to wait for. It may store the readings that it gets.
 
-    A condition that no reading shows, such as an exception that a process raises, has a waker, whose name is then in
-    ``fired``."""
+    A condition that sizes cannot show, such as an exception in the process, has a waker. If the waker fired, its name
+    is in the reading's ``fired``."""
 
     def judge(self, reading: Reading) -> Cause | None:
-        """Return why to act now, or None."""
+        """Return the cause to act now; None if the condition is not met."""
 
     def patience(self, reading: Reading) -> float:
-        """Return for how many seconds the condition cannot be met, however fast the memory grows."""
+        """Return the fewest seconds until the condition can be met, if the memory grows as fast as
+        possible."""
 
 
 class Raised:
-    """The condition that Python raises MemoryError."""
+    """The condition that Python raises a MemoryError."""
 
     def judge(self, reading: Reading) -> Cause | None:
-        """Return the cause if a MemoryError woke us, else None."""
+        """Return the cause if the waker for MemoryErrors fired, else None."""
         return Cause(MEMORY_ERROR, reading.size, 0) if MEMORY_ERROR in reading.fired else None
 
     def patience(self, reading: Reading) -> float:
-        """Return NEVER: it is not polled, a waker reports it."""
+        """Return NEVER, because polling cannot show this condition: only its waker reports it."""
         return NEVER
 
 
@@ -89,22 +90,22 @@ class AboveSize:
     bound: int
 
     def judge(self, reading: Reading) -> Cause | None:
-        """Return the cause if the memory is above the bound, else None."""
+        """Return the cause if the size is above the bound, else None."""
         return Cause("rss", reading.size, self.bound, limit=reading.limit) if reading.size > self.bound else None
 
     def patience(self, reading: Reading) -> float:
-        """Return the shortest time in seconds until the memory could be above the bound."""
+        """Return the fewest seconds until the size can be above the bound."""
         return _time_to(self.bound, reading.size)
 
 
 @dataclass
 class Grows:
-    """The condition that a memory grows by more than ``bound`` bytes within ``seconds``, compared with the least size
-    read in that time."""
+    """The condition that a memory has grown by more than ``bound`` bytes, compared with the least size within the last
+    ``seconds``."""
 
     bound: int
     seconds: float
-    # The readings that may be the least for a later one: rising sizes at rising times.
+    # (time, size) of the readings that can be the least one for a later reading: both rise from one to the next.
     _least: deque[tuple[float, int]] = field(default_factory=deque)
 
     def judge(self, reading: Reading) -> Cause | None:
@@ -120,7 +121,7 @@ class Grows:
         return Cause("grows", reading.size, self.bound, max(reading.time - since, 0.0), reading.limit)
 
     def patience(self, reading: Reading) -> float:
-        """Return the shortest time in seconds until it could have grown that much."""
+        """Return the fewest seconds until the memory can have grown by more than the bound."""
         least = self._least[0][1] if self._least else reading.size
         return _time_to(least + self.bound, reading.size)
 
@@ -131,10 +132,11 @@ class Grows:
 
 @dataclass
 class NearLimit:
-    """The condition that the kernel will soon have no memory left to give.
+    """The condition that memory is about to run out.
 
-    It is met if ``share`` of the limit is needed, if at the current rate the rest is gone within ``within`` seconds, if
-    the memory is full and programs wait for it, or if the kernel reports that it is out of memory."""
+    It is met in four cases: the size reaches ``share`` of the limit; at the current growth rate it reaches the limit
+    within ``within`` seconds; the memory is full and programs wait for it; the kernel reports that it is out of
+    memory."""
 
     share: float = 0.9
     within: float = 2.0
@@ -158,7 +160,7 @@ class NearLimit:
         return None
 
     def patience(self, reading: Reading) -> float:
-        """Return the shortest time in seconds until it could be near its limit."""
+        """Return the fewest seconds until the memory can be near its limit."""
         return NEVER if reading.limit is None else _time_to(int(reading.limit * self.share), reading.size)
 
     def _remember(self, reading: Reading) -> None:
@@ -168,8 +170,8 @@ class NearLimit:
             self._recent.append((reading.time, reading.size))
 
     def _seconds_left(self, reading: Reading) -> float | None:
-        """Return in how many seconds the limit is reached at the current rate; None if the memory does not grow, or was
-        not observed for long enough."""
+        """Return in how many seconds the memory reaches its limit at the current growth rate. Return None if it does
+        not grow, or was not observed for long enough."""
         if not self._recent or reading.limit is None:
             return None
         since, size = self._recent[0]
@@ -183,8 +185,9 @@ class NearLimit:
 class Bounds:
     """How often to act.
 
-    ``count``: times for each user's processes (None: no limit), so that no user takes what another needs; ``again``:
-    the least seconds between two actions on one process; ``acted``: how often it acted in all."""
+    ``count``: how many actions for each user's processes (None: no limit), so that one user's processes do not use up
+    the actions for another's; ``again``: the least seconds between two actions on the same process; ``acted``: the
+    number of actions so far."""
 
     count: int | None = 1
     again: float = 600.0
@@ -193,15 +196,16 @@ class Bounds:
     _by_user: dict[int | None, int] = field(default_factory=dict)
 
     def is_used_up(self, users: Iterable[int | None] = ()) -> bool:
-        """Return whether no action is left, for all users acted on and for these ``users``."""
+        """Return whether no action is left for any of these ``users`` and of the users whose processes were acted on.
+        False before the first action."""
         return bool(self._by_user) and not any(map(self._is_left, {*self._by_user, *users}))
 
     def _is_left(self, user: int | None) -> bool:
         return self.count is None or self._by_user.get(user, 0) < self.count
 
     def allow(self, pid: int, time: float, user: int | None = None) -> bool:
-        """Return whether to act on a user's process now; if so, the action is counted. With ``user`` None all processes
-        share ``count``."""
+        """Return whether to act now on a process of this user; if so, count the action. If ``user`` is None, ``count``
+        is for all processes together."""
         last = self._last.get(pid)
         if not self._is_left(user) or (last is not None and time - last < self.again):
             return False
@@ -211,7 +215,7 @@ class Bounds:
         return True
 
     def forget(self, pid: int) -> None:
-        """Forget a process that has ended: its id may be reused."""
+        """Forget a process that has ended, because its id may be reused."""
         self._last.pop(pid, None)
 
 

@@ -1,4 +1,5 @@
-"""Descriptors that end a wait early, when poll(2) reports them. None is required: without them memory is polled."""
+"""Make descriptors that end a wait early when poll(2) reports them. They are optional: without them the memory is only
+polled."""
 
 from __future__ import annotations
 
@@ -17,18 +18,18 @@ from gdbheap.watching.memory_readings import GroupMemory
 __all__ = ["Waker", "group_wakers", "machine_wakers", "process_wakers"]
 
 PRESSURE = "memory.pressure"
-# All programs wait for memory for a tenth of the time. Without CAP_SYS_RESOURCE only windows of 2 s are allowed
-# (Documentation/accounting/psi.rst).
+# The pressure to report: for a tenth of the time, all programs wait for memory. Without CAP_SYS_RESOURCE the kernel
+# allows only windows of 2 s (Documentation/accounting/psi.rst).
 STALLS = (b"full 100000 1000000", b"full 200000 2000000")
 EVENTFD_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 
 
 @dataclass
 class Waker:
-    """A descriptor that wakes us, and what it reports.
+    """A descriptor that ends a wait, and the event that it reports.
 
-    ``name``: the event; ``mask``: of poll(2); ``is_counter``: it must be read to be cleared; ``owner``: closes the
-    descriptor together with the waker, if set."""
+    ``name``: of the event; ``mask``: the events of poll(2) to wait for; ``is_counter``: the descriptor must be read to
+    reset it; ``owner``: set if the descriptor is closed together with the waker."""
 
     name: str
     descriptor: int
@@ -38,31 +39,33 @@ class Waker:
 
     @classmethod
     def owning(cls, name: str, descriptor: int, mask: int, is_counter: bool = False) -> Waker:
-        """Return a waker that closes its descriptor."""
+        """Return a waker that closes its descriptor when it is itself deleted."""
         return cls(name, descriptor, mask, is_counter, Descriptor(descriptor))
 
     def clear(self) -> None:
-        """Reset the descriptor, so that it waits for the next event."""
+        """Reset the descriptor, so that only the next event ends a wait."""
         if self.is_counter:
             with suppress(OSError):
                 os.read(self.descriptor, 8)
 
 
 def process_wakers(folder: ProcessFolder) -> list[Waker]:
-    """Return the waker "end": the process has ended (pidfd_open(2), Linux 5.3)."""
+    """Return the waker "end", which reports that the process has ended (pidfd_open(2), Linux 5.3); none if it cannot be
+    made."""
     return _those_that_can(lambda: Waker.owning("end", folder.pidfd(), select.POLLIN))
 
 
 def machine_wakers() -> list[Waker]:
-    """Return the waker "pressure": programs wait for memory (Linux 4.20)."""
+    """Return the waker "pressure", which reports that programs wait for memory (Linux 4.20); none if it cannot be
+    made."""
     return _those_that_can(lambda: _pressure(Path(PROC, "pressure", "memory")))
 
 
 def group_wakers(group: GroupMemory, share: float) -> list[Waker]:
-    """Return the wakers of a control group that the kernel and our rights allow.
+    """Return the wakers of a control group, without those that the kernel or our permissions do not allow.
 
-    Version 2: "pressure" and "events" (a count changed). Version 1, if we may write to the group: "mark" (more than
-    ``share`` of the limit is used) and "oom" (the kernel looks for a process to kill)."""
+    Version 2: "pressure" (programs wait for memory) and "events" (an event count changed). Version 1, if we may write
+    to the group: "mark" (more than ``share`` of the limit is used) and "oom" (the kernel chooses a process to kill)."""
     pressure = lambda: _pressure(group.folder / PRESSURE)  # noqa: E731
     if not group.is_first_version:
         return _those_that_can(pressure, lambda: Waker("events", group.events, select.POLLPRI))
@@ -84,7 +87,7 @@ def _made(makers: tuple[Callable[[], Waker], ...]) -> Iterator[Waker]:
 
 
 def _pressure(path: Path) -> Waker:
-    """Return a waker for memory pressure. Raises OSError if the kernel or our rights do not allow it."""
+    """Return a waker that reports memory pressure. Raises OSError if the kernel or our permissions do not allow it."""
     descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     waker = Waker.owning("pressure", descriptor, select.POLLPRI)
     for stall in STALLS:
@@ -98,7 +101,8 @@ def _pressure(path: Path) -> Waker:
 
 
 def _first_version(folder: Path, name: str, file: str, argument: str = "") -> Waker:
-    """Return a waker with an eventfd that the kernel counts up (cgroup-v1/memory.rst, 9 and 10). Raises OSError."""
+    """Return a waker with an eventfd that the kernel increments (cgroup-v1/memory.rst, sections 9 and 10). Raises
+    OSError."""
     waker = Waker.owning(name, _eventfd(), select.POLLIN, is_counter=True)
     watched = os.open(folder / file, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -116,7 +120,7 @@ def _eventfd() -> int:
     """Create an eventfd. Raises OSError."""
     make = getattr(os, "eventfd", None)
     if make is None:
-        # Python has os.eventfd since 3.10.
+        # os.eventfd exists since Python 3.10.
         import ctypes
 
         make = ctypes.CDLL(None).eventfd

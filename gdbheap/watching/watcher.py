@@ -1,4 +1,4 @@
-"""Watch processes: find them, poll them and their control groups, and yield what happens to them."""
+"""Watch processes: find them, poll their memory and their control groups, and yield the events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from gdbheap.watching.wake_descriptors import group_wakers, machine_wakers, proc
 
 __all__ = ["Happening", "Wanted", "Watched", "Watcher"]
 
-# The largest share of a processor for the search for processes, and the longest pause between searches, in seconds.
+# The search for processes takes at most this share of one processor. The longest pause between two searches, in
+# seconds.
 SCAN_SHARE, MAX_PAUSE = 0.002, 5.0
 NAME_LIMIT = 64
 THE_GROUP, MACHINE = "the group", "machine"
@@ -32,9 +33,10 @@ THE_GROUP, MACHINE = "the group", "machine"
 class Wanted:
     """The conditions to wait for.
 
-    ``rss``: more than this many bytes; ``grows``: growth by more than (bytes, seconds); ``at_oom``: a near limit, as
-    ``share`` of it or within ``within`` seconds; ``memory_errors``: Python's MemoryError, for which a thread is stopped
-    for at most ``limit`` seconds; ``seccomp``: catch them even under a seccomp filter."""
+    ``rss``: more than this many bytes; ``grows``: growth by more than (bytes, seconds); ``at_oom``: a memory limit is
+    near, which means that ``share`` of it is used or that it is reached within ``within`` seconds; ``memory_errors``:
+    Python raises MemoryError; the thread is then stopped for at most ``limit`` seconds; ``seccomp``: catch MemoryErrors
+    even under a seccomp filter."""
 
     rss: int | None = None
     grows: tuple[int, float] | None = None
@@ -46,12 +48,12 @@ class Wanted:
     limit: float = MAX_STAND
 
     def of_size(self) -> list[Trigger]:
-        """Return the triggers for the size of a process, or of a group as a whole."""
+        """Return the conditions on the size of a process, or of a group as a whole."""
         above: list[Trigger] = [] if self.rss is None else [AboveSize(self.rss)]
         return above if self.grows is None else [*above, Grows(*self.grows)]
 
     def of_limit(self) -> list[Trigger]:
-        """Return the triggers for memory that may run out."""
+        """Return the conditions on memory that has a limit."""
         return [NearLimit(self.share, self.within)]
 
 
@@ -59,10 +61,10 @@ class Wanted:
 class Happening:
     """An event, by ``kind``.
 
-    "began", "ended": a process is watched from now on, or is gone; "due": act on it for ``cause``; "killed": the OOM
-    killer killed a process of ``group``; "unseen": its MemoryErrors cannot be caught; "unrestored": its code is still
-    changed; "missed": a read of its heap failed, for a new ``reason``; "left-out": ``pids`` are wanted but cannot be
-    watched, reported once for each. ``reason`` says why."""
+    "began": a process is watched from now on; "ended": it is no longer watched; "due": act on it, because of ``cause``;
+    "killed": the OOM killer killed a process of ``group``; "unseen": the process's MemoryErrors cannot be caught;
+    "unrestored": its code is still changed; "missed": a read of its heap failed for a new reason; "left-out": the
+    processes ``pids`` are wanted but cannot be watched (reported once for each). ``reason``: why."""
 
     kind: str
     pid: int | None = None
@@ -75,8 +77,10 @@ class Happening:
 
 @dataclass
 class Watched:
-    """A watched process: its name, its real uid, its control groups (the kernel's text), the keys of its gauges, and
-    the watch for its MemoryErrors."""
+    """A watched process.
+
+    ``user``: its real uid; ``groups``: its control groups, as the kernel's text; ``gauges``: the keys of its gauges;
+    ``errors``: catches its MemoryErrors, None if they are not caught."""
 
     folder: ProcessFolder
     name: str
@@ -99,9 +103,10 @@ class Watched:
 
 
 class Watcher:
-    """Waits for ``wanted`` in each of ``programs``, or in the group ``cgroup`` as a whole, whose members they are.
+    """Waits for the conditions ``wanted`` in each process of ``programs`` or, if ``cgroup`` is given, in that group as
+    a whole; its members are then the ``programs``.
 
-    ``looks``: reads of their heaps in between; ``until``: when to end, by ``time.monotonic``."""
+    ``looks``: reads the processes' heaps from time to time; ``until``: when to end (``time.monotonic``)."""
 
     def __init__(
         self,
@@ -122,17 +127,18 @@ class Watcher:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to watch, and nothing may come."""
+        """Whether no process is left to watch and no new one can appear."""
         return not self.watched and not self.programs.may_grow
 
     @property
     def limits(self) -> dict[str, int]:
-        """The limits that are watched now, in bytes, by the group's name; the machine's is under ""."""
+        """The memory limits that are watched now, in bytes, by the name of the control group; "" stands for the
+        machine."""
         found = {gauge.group: gauge.memory.limit for gauge in self._gauges}
         return {group: limit for group, limit in found.items() if group is not None and limit is not None}
 
     def happenings(self) -> Iterator[Happening]:
-        """Yield all events, until nothing is left to watch or the time is over."""
+        """Yield all events, until no process is left to watch or the time is over."""
         yield from self._scan()
         while not self.is_over and time.monotonic() < self._until:
             is_ready = self._gauges.wait(min(self._next_scan, self.looks.due, self._until), self.looks.descriptor)
@@ -144,7 +150,7 @@ class Watcher:
     def _look(self) -> Iterator[Happening]:
         for key, gauge, found in self._gauges.look():
             if found is None:
-                # A process has ended, or the processes of a group have ended or moved.
+                # A process has ended, or the processes of a group have ended or moved to another group.
                 self._next_scan = 0.0
                 continue
             if found.killed:
@@ -153,23 +159,25 @@ class Watcher:
                 yield from self._due(key, gauge, cause)
 
     def _turn(self, is_ready: bool) -> Iterator[Happening]:
-        """Yield the failures of the heap reads that are due. An action just done may have dropped the read that was
-        ready."""
+        """Yield an event for each heap read that failed.
+
+        An action just done may have abandoned the read whose result was ready; then nothing is ready any more."""
         for pid, reason in self.looks.turn(is_ready and self.looks.descriptor is not None):
             yield Happening("missed", pid, self.looks.seen[pid].name, reason=reason)
 
     def _due(self, key: str, gauge: Gauge, cause: Cause) -> Iterator[Happening]:
-        """Yield the event for the process to act on: the largest of those that the gauge concerns."""
+        """Yield the event to act on a process: the largest of the processes that the gauge is about."""
         concerned = [(one.size, pid) for pid, one in self.watched.items() if key in one.gauges]
         size, pid = max(concerned, default=(0, 0))
         if size:
             yield Happening("due", pid, self.watched[pid].name, dataclasses.replace(cause, cgroup=gauge.group))
 
     def _scan(self) -> Iterator[Happening]:
-        """Yield the events of a new search: find processes that have come, gone, or moved to another group."""
+        """Search for processes. Yield the events of those that have appeared or ended, and note which moved to another
+        group."""
         began, used = time.monotonic(), time.thread_time()
         now = self.programs.now()
-        # The id of a process that has ended may have been reused.
+        # If a process has ended, its id may have been reused.
         for pid in [pid for pid, one in self.watched.items() if pid not in now or not self._is_seen(one)]:
             yield from self._forget(pid)
         self._renew_group()
@@ -182,12 +190,12 @@ class Watcher:
         yield from self._say_left_out(known)
         now_used = [key for one in self.watched.values() for key in one.gauges]
         self._gauges.keep([*now_used, *self._of_group])
-        # What was waited for, as the end of a look, took no processor.
+        # Only processor time counts: the search may also have waited, for example for a heap read to end.
         pause = (time.thread_time() - used) / SCAN_SHARE
         self._next_scan = began + min(MAX_PAUSE, max(LONGEST, pause))
 
     def _is_seen(self, one: Watched) -> bool:
-        """Return whether the id still belongs to the process watched from the beginning, and it has not ended."""
+        """Return whether the watched process still runs, and its id has not been reused."""
         return _key(one.pid) in self._gauges and one.folder.is_there()
 
     def _add(self, pid: int) -> Iterator[Happening]:
@@ -196,7 +204,7 @@ class Watcher:
             memory = ProcessMemory(folder)
             name, user = one_line(folder.thread_name(pid), NAME_LIMIT), folder.real_user()
         except (NoTarget, FileNotFoundError, ProcessLookupError):
-            # The process has ended meanwhile.
+            # The process has ended since the search.
             return
         except (GdbheapError, OSError) as error:
             self._left_out[pid] = reason_of(error)
@@ -211,7 +219,7 @@ class Watcher:
             yield from self._see_errors(one, memory)
 
     def _say_left_out(self, known: dict[int, str]) -> Iterator[Happening]:
-        """Yield an event for each reason for which processes are newly left out."""
+        """Yield an event for each reason why processes are left out that were not left out at the last search."""
         new = {pid: reason for pid, reason in self._left_out.items() if pid not in known}
         for reason in dict.fromkeys(new.values()):
             pids = [pid for pid, other in new.items() if other == reason]
@@ -219,7 +227,8 @@ class Watcher:
 
     def _see_errors(self, one: Watched, memory: ProcessMemory) -> Iterator[Happening]:
         try:
-            # Known before it begins: a Ctrl-C on the way must not hide that the code could not be restored.
+            # Store it before ``start``: if Ctrl-C interrupts, ``end`` must still report code that could not be
+            # restored.
             one.errors = errors = MemoryErrors(one.folder, self.wanted.seccomp, self.wanted.limit)
             errors.start()
         except Exception as error:
@@ -231,7 +240,7 @@ class Watcher:
         one.gauges.add(_errors_key(one.pid))
 
     def end(self) -> list[Happening]:
-        """Stop watching; return an event for each process whose code could not be restored."""
+        """Stop watching. Return an event for each process whose code could not be restored."""
         self.looks.end()
         return [happening for one in self.watched.values() for happening in _end_errors(one)]
 
@@ -244,8 +253,8 @@ class Watcher:
             one.gauges |= self._limit_gauges(groups_of(one.folder.place))
 
     def _forget(self, pid: int) -> Iterator[Happening]:
-        """Stop watching a process that is gone. The event that a process was killed comes before the one that it
-        ended."""
+        """Stop watching a process that is gone. Yield the event that a process of its group was killed before the event
+        that this process ended."""
         gone = self.watched.pop(pid)
         self.looks.forget(pid)
         self._gauges.drop([_key(pid), _errors_key(pid)])
@@ -255,7 +264,7 @@ class Watcher:
         yield Happening("ended", pid, gone.name)
 
     def _renew_group(self) -> None:
-        """Find the watched group again: a restarted service has a new group of the same name."""
+        """If the watched group is gone, look for a new group of the same name, as a restarted service has."""
         if self.cgroup is None or all(key in self._gauges for key in self._of_group):
             return
         with suppress(OSError):
@@ -266,7 +275,7 @@ class Watcher:
                 self._regroup(one)
 
     def _group_gauges(self, group: GroupMemory) -> set[str]:
-        """Make the gauges of a group that is watched as a whole; return their keys."""
+        """Make the gauges for a group that is watched as a whole. Return their keys."""
         triggers = self.wanted.of_size()
         if triggers:
             self._gauges.add(THE_GROUP, lambda: Gauge(group, triggers, (), group.name, SHORTEST_OF_SIZE))
@@ -274,7 +283,7 @@ class Watcher:
         return limits | ({THE_GROUP} if triggers else set())
 
     def _limit_gauges(self, groups: Iterable[GroupMemory]) -> set[str]:
-        """Make the gauges of these groups and of the machine, if missing; return their keys."""
+        """Make the missing gauges for the limits of these groups and of the machine. Return the keys of all of them."""
         memories: list[GroupMemory | MachineMemory] = [*groups]
         with suppress(OSError):
             memories.append(MachineMemory())

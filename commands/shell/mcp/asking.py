@@ -1,4 +1,5 @@
-"""Answer command lines by other processes of gdbheap: one session that keeps its target, or one line."""
+"""Have command lines answered by other gdbheap processes: a session that keeps its target, or a process for one
+line."""
 
 from __future__ import annotations
 
@@ -21,44 +22,48 @@ from gdbheap.targets.typed_target import parse_target
 
 __all__ = ["Asking", "Call", "Refused"]
 
-# The longest wait for an answer: a graph of 80 million blocks takes a minute.
+# The longest wait for an answer. For 80 million blocks, the graph alone takes a minute.
 SECONDS = 600.0
 TEXT = "--text"
 REFRESH = "refresh"
-UNFINISHED = f"no answer within {SECONDS:.0f} s; the process runs on: ask for less, as with 'quick' or 'budget'"
-KILLED = "the process that answered was killed, or memory ran out: ask again, or for less"
-OUT_OF_STEP = "the session lost its place and was ended: ask again"
+UNFINISHED = (
+    f"no answer within {SECONDS:.0f} s; the process runs on: ask for less, for example with 'quick' or 'budget'"
+)
+KILLED = "the answering gdbheap was killed, or memory ran out: ask again, or ask for less"
+OUT_OF_STEP = "an answer did not belong to its question, and the session was ended: ask again"
 CANCELLED = "cancelled"
-# Answers older than this say how old they are, in seconds.
+# If an answer is older than this many seconds, a line says how old it is.
 RECENT = 5
 
 
 class Refused(Exception):
-    """A line that was not answered; the text says what is wrong and what to do."""
+    """A command line was not answered. The text says what is wrong and what to do."""
 
 
 class Call:
-    """One question of a client, which may be cancelled from another thread."""
+    """One question of a client. It can be cancelled from another thread."""
 
     def __init__(self) -> None:
         self._is_cancelled = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
 
     def cancel(self) -> None:
-        """End what the question waits for."""
+        """Cancel the question, and kill the process for which it waits."""
         self._is_cancelled.set()
         child = self._child
         if child is not None:
             child.kill()
 
     def sleep(self, seconds: float) -> None:
-        """Wait. Raises Refused if the question is cancelled."""
+        """Wait this many seconds. Raises Refused if the question is cancelled."""
         if self._is_cancelled.wait(seconds):
             raise Refused(CANCELLED)
 
     @contextmanager
     def waiting_for(self, child: subprocess.Popen[bytes]) -> Iterator[list[bool]]:
-        """Have the child end with the question, or when it takes too long; the list is not empty after that."""
+        """Kill the child if the question is cancelled inside the block, or if the block takes too long.
+
+        The list that is yielded gets an item when the child took too long."""
         late: list[bool] = []
 
         def end() -> None:
@@ -77,48 +82,48 @@ class Call:
 
 
 class Asking:
-    """Answers command lines as text. ``always``: options that hold for each line."""
+    """Has command lines answered as text. ``always``: options that are added to each line."""
 
     def __init__(self, always: list[str]) -> None:
         self._always = always
         self._kept: _Session | None = None
-        # One line at a time: two targets are not kept in memory at once.
+        # Answer one line at a time, so that two targets are not in memory at once.
         self._lock = threading.Lock()
 
     def page(self, call: Call, target: str) -> str:
-        """Return the first page of a process or a core, as it is now. Raises Refused."""
+        """Return the first page of a process or a core, in its current state. Raises Refused."""
         with self._lock:
             kept = self._session(target)
             if kept.has_answered:
                 try:
                     kept.line(call, REFRESH)
                 except Refused:
-                    # The process has ended: another one may have its id.
+                    # The process has ended, and its id may now belong to another process.
                     self.close()
                     kept = self._session(target)
             return str(kept.line(call, TEXT)["text"])
 
     def kept(self, call: Call, target: str, words: list[str]) -> str:
-        """Return what a command says of a target that is kept from one line to the next. Raises Refused."""
+        """Return the answer of a command about a target that a session keeps. Raises Refused."""
         with self._lock:
             session = self._session(target)
             text = str(session.line(call, shlex.join([*words, TEXT]))["text"])
             age = time.time() - session.begun
             if session.has_ended():
-                return f"{text}\n(The process has ended. All of this is as it was {age:.0f} s ago.)"
+                return f"{text}\n(The process has ended. This answer shows the state {age:.0f} s ago.)"
             return (
-                f"{text}\n(All of this is as it was {age:.0f} s ago; first_page reads it anew.)"
+                f"{text}\n(This answer shows the state {age:.0f} s ago; first_page reads the target anew.)"
                 if age > RECENT
                 else text
             )
 
     def once(self, call: Call, words: list[str]) -> str:
-        """Return what a command line says. Raises Refused."""
+        """Return the answer to one command line, from a new process. Raises Refused."""
         with self._lock:
             return _once(call, [*words, *self._always])
 
     def growth(self, call: Call, target: str, seconds: float) -> str:
-        """Return what changed in a process while ``seconds`` passed. Raises Refused."""
+        """Return what changes in a process during this many seconds. Raises Refused."""
         with self._lock, temporary_folder() as folder:
             before = os.path.join(folder, "before.heap")
             _once(call, ["snapshot", target, before, *self._always])
@@ -126,7 +131,7 @@ class Asking:
             return _once(call, ["diff", before, target, *self._always])
 
     def close(self) -> None:
-        """End the session."""
+        """End the session, if there is one."""
         if self._kept is not None:
             self._kept.end()
             self._kept = None
@@ -139,7 +144,7 @@ class Asking:
 
 
 def _program() -> list[str]:
-    """Return the words by which this program was started, without its own arguments."""
+    """Return the command line with which this program was started, without its own arguments."""
     return [sys.executable, *sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]]
 
 
@@ -158,7 +163,7 @@ def _once(call: Call, words: list[str]) -> str:
     if child.returncode < 0:
         raise Refused(UNFINISHED if late else KILLED)
     if not text:
-        raise Refused(wrong or f"it ended with status {child.returncode}")
+        raise Refused(wrong or f"gdbheap ended with status {child.returncode}")
     return f"{text}\n{wrong}" if child.returncode and wrong else text
 
 
@@ -168,12 +173,12 @@ def _process(target: str) -> ProcessFolder | None:
 
 
 class _Session:
-    """``gdbheap shell`` in a process of its own."""
+    """A process of ``gdbheap shell``, whose target stays the same."""
 
     def __init__(self, target: str, always: list[str]) -> None:
         self.target = target
         self.begun = time.time()
-        # Held, as another process may get its id.
+        # Hold the process, because its id may be reused after its end.
         self._process = or_none(lambda: _process(target))
         self._sent = 0
         self._child = subprocess.Popen(
@@ -192,11 +197,11 @@ class _Session:
         return self._sent > 0
 
     def has_ended(self) -> bool:
-        """Return whether the process of this session has ended; False for a core."""
+        """Return whether the target is a process that has ended."""
         return self._process is not None and not self._process.is_there()
 
     def line(self, call: Call, words: str) -> dict[str, Any]:
-        """Return the document that answers a line. Raises Refused."""
+        """Return the document that answers a line of the session. Raises Refused."""
         assert self._child.stdin is not None and self._child.stdout is not None
         if words == REFRESH:
             self.begun = time.time()
@@ -217,7 +222,7 @@ class _Session:
         except ValueError:
             answer = {}
         if "error" in answer and "line" not in answer:
-            # The session could not begin.
+            # The session could not read its target.
             self.end()
             raise Refused(_reason(answer["error"]))
         if answer.get("line") != self._sent:
@@ -229,7 +234,7 @@ class _Session:
         return found
 
     def end(self) -> None:
-        """End the process."""
+        """End the session's process."""
         self._child.kill()
         for stream in (self._child.stdin, self._child.stdout):
             if stream is not None:

@@ -8,19 +8,19 @@ __all__ = ["MOST", "part"]
 
 MOST = 16_000
 """The most bytes of an answer."""
-# The bytes of the line about the rest.
+# The bytes kept free for the line that says how to get the next part.
 ROOM = 100
 
 
 def part(text: str, offset: int) -> str:
-    """Return the text from the character ``offset`` on, at most MOST bytes of it, and how to ask for the rest. Raises
-    UsageError for an invalid offset."""
+    """Return a part of a text, from the character ``offset`` on and with at most MOST bytes. A last line says how to
+    get the next part. Raises UsageError for an invalid offset."""
     if not 0 <= offset <= len(text):
-        raise UsageError(f"offset: at most {len(text)} here")
+        raise UsageError(f"offset must be at most {len(text)} for this answer")
     rest = text[offset:]
     if len(rest.encode()) <= MOST:
         return rest
     shown = rest.encode()[: MOST - ROOM].decode("utf-8", "ignore")
     shown = shown[: shown.rfind("\n") + 1] or shown
     left = len(rest) - len(shown)
-    return f"{shown}({left:,} more characters: ask again with offset={offset + len(shown)}, or for fewer rows with top)"
+    return f"{shown}({left:,} more characters: ask again with offset={offset + len(shown)}, or with a smaller top)"

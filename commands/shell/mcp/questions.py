@@ -1,4 +1,4 @@
-"""The commands and options that a client may use, checked before anything is opened."""
+"""Check which commands and options a client may use, before anything is opened."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Value = Union[str, int, float, bool, None]
 HEAP = "heap"
 """The name here of the command without a noun."""
 COMPARED = "diff"
-# The needs of commands that a session answers.
+# The needs of those commands that a session answers.
 KEPT = (TARGET, PROCESS)
 CALLS = ("stats", "growth", "catch")
 """Commands that call into the process or change its code."""
 ONCE = ("ps", "doctor", "processes", "sql")
 """Commands for a shell only: they are not part of a session about one target."""
 PATHS = (FILE.metavar, "FOLDER")
-# Options with a file that is only read.
+# Options that name a file which is only read.
 READ = ("--since", "--calls")
 MOST_CHARACTERS = 10_000
-# Options that the tools set themselves.
+# Options that only the tools themselves set.
 OWN = ("--json", "--no-text", "--with-contents")
 
 
@@ -49,43 +49,46 @@ def command_named(name: str) -> AnyCommand:
     noun = name.removeprefix(f"{SHELL} ").removeprefix(f"{HEAP} ")
     noun = HEAP_NOUN if noun in (HEAP, SHELL) else noun
     if noun == COMPARED:
-        raise UsageError("two states are compared by the tool compare")
+        raise UsageError("the tool compare compares two states")
     if (noun or HEAP) in OFFERED:
         return COMMANDS[noun]
     if noun in COMMANDS:
-        raise UsageError(f"{noun}: not offered here: it runs for long, or writes files; type {SHELL} {noun} in a shell")
+        raise UsageError(
+            f"{noun} runs for long or writes files, and is not offered here: type {SHELL} {noun} in a shell"
+        )
     raise UsageError(f"there is no command {noun!r}{did_you_mean(noun, OFFERED)}")
 
 
 def words_of(command: AnyCommand, argument: str | None, options: Mapping[str, Value], allows_calls: bool) -> list[str]:
-    """Return the words of a command line after the noun.
+    """Return the words of a command line that follow the noun.
 
     Raises UsageError for a wrong option or argument, for an option that would write a file, and for a call into the
-    process that is not allowed."""
+    process if ``allows_calls`` is False."""
     if (argument is not None) != (command.argument is not None) and not _may_lack(command, argument):
-        need = f"takes {command.argument.metavar} (argument)" if command.argument else "takes no argument"
+        need = f"needs {command.argument.metavar} as its argument" if command.argument else "takes no argument"
         raise UsageError(f"{command.shell_name} {need}")
     if argument is not None and (argument.startswith("-") or not argument.strip() or len(argument) > MOST_CHARACTERS):
         raise UsageError(
-            f"{command.shell_name}: the argument is no option, not empty, and at most {MOST_CHARACTERS:,} long"
+            f"{command.shell_name}: the argument must not be empty or an option, or have more "
+            f"than {MOST_CHARACTERS:,} characters"
         )
     words = [*([argument] if argument is not None else []), *_typed(command, options)]
     for word in words:
         if any(not part.isprintable() for part in word):
-            raise UsageError(f"{command.shell_name}: a line break or another control character cannot be typed")
+            raise UsageError(f"{command.shell_name}: line breaks and other control characters are not allowed")
     chosen, _, _ = parse(command, words, command.shell_name)
     _check_files(command, chosen)
     chosen.check()
     if not allows_calls and (command.needs in (FOLLOWED, CALLED) or command.call_for(chosen) is not None):
         raise UsageError(
             f"{command.shell_name}: this would call into the process or change its code; start the server with "
-            "--allow-calls for that"
+            "--allow-calls to allow it"
         )
     return words
 
 
 def _check_files(command: AnyCommand, chosen: Common) -> None:
-    """Raise UsageError for an option with a file that is written, however it was typed."""
+    """Raise UsageError if an option names a file to be written."""
     for option in command.own_options:
         if option.metavar in PATHS and option.name not in READ and getattr(chosen, option.key, None):
             raise UsageError(f"{command.shell_name}: {option.name} writes a file, which is not offered here")
@@ -103,7 +106,7 @@ def _typed(command: AnyCommand, options: Mapping[str, Value]) -> Iterator[str]:
             usual = [word for word in known if word not in OWN]
             raise UsageError(f"{command.shell_name}: there is no option {name}{did_you_mean(name, usual)}")
         if name in OWN:
-            raise UsageError(f"{command.shell_name}: {name} is decided where the server is started")
+            raise UsageError(f"{command.shell_name}: {name} cannot be chosen here: the server sets it")
         if value is True:
             yield name
         elif value is not None and value is not False:

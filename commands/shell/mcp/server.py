@@ -19,18 +19,18 @@ from gdbheap.errors import GdbheapError, Unsupported, UsageError
 
 __all__ = ["MISSING", "OPTIONS", "serve", "skill"]
 
-MISSING = "mcp needs the package mcp, which is not installed beside gdbheap: pip install 'gdbheap[mcp]'"
+MISSING = "gdbheap mcp needs the Python package mcp, which is not installed next to gdbheap: pip install 'gdbheap[mcp]'"
 CALLING, CONTENTS = "--allow-calls", "--with-contents"
 OPTIONS = (CALLING, CONTENTS)
 SKILL = "SKILL.md"
 MOST_SECONDS = 600.0
 MOST_CHARACTERS = 5000
 Tool = Callable[..., Awaitable[str]]
-# The text that a client shows its model before any question.
+# A client shows this text to its model before the first question.
 INSTRUCTIONS = (
-    "Finds where the memory of a process, or of the core of one, went: call first_page with a pid first. It names the "
-    "cause, the fix and the next commands; 'gdbheap NOUN PID --key=value' there is ask(target=PID, command=NOUN, "
-    "options={key: value}) here. help() explains how to go from a symptom to a cause."
+    "gdbheap finds where the memory of a process or of a core went. Call first_page with a pid first: it names the "
+    "cause, the fix and the next commands. A command 'gdbheap NOUN PID --key=value' is here the call ask(target=PID, "
+    "command=NOUN, options={key: value}). help() explains how to find the cause of a symptom."
 )
 
 
@@ -65,13 +65,13 @@ def serve(words: Sequence[str]) -> None:
 
     @tool(reading)
     async def first_page(target: str, offset: int = 0) -> str:
-        """Show where the memory of a process went: verdict, holders, findings with their fix, what to ask next.
+        """Show where the memory of a process went: verdict, holders, findings with their fix, next questions.
 
-        The process is looked at anew, and stands for milliseconds to seconds.
+        gdbheap reads the process anew, which stops it for milliseconds to seconds.
 
         Args:
             target: the id of a process, or the path of a core file
-            offset: where to go on in a long answer
+            offset: the character from which to continue a long answer
         """
         return await _answered(lambda call: part(asking.page(call, _target(target)), offset))
 
@@ -87,10 +87,10 @@ def serve(words: Sequence[str]) -> None:
 
         Args:
             command: the name of the command
-            target: a process or a core, which is kept from the last first_page or ask on; not for ps and doctor
+            target: a process or a core, as it was at the last first_page or first ask; not for ps and doctor
             argument: the ADDRESS of why, refs and at; the QUERY of sql
-            options: options of the command without hyphens, as {"min": "1M", "top": 5, "path": true}
-            offset: where to go on in a long answer
+            options: options of the command without hyphens, such as {"min": "1M", "top": 5, "path": true}
+            offset: the character from which to continue a long answer
         """
 
         def answer(call: Call) -> str:
@@ -106,31 +106,32 @@ def serve(words: Sequence[str]) -> None:
 
     @tool(reading)
     async def compare(before: str, after: str = "", seconds: float = 30.0, offset: int = 0) -> str:
-        """Show what changed: between two snapshots, cores or processes, or in one process while it is waited for.
+        """Show what changed: between two snapshots, cores or processes, or in one process during a wait.
 
         Args:
             before: the path of a snapshot or a core, or the id of a process
-            after: the later one; without it, before is a process, which is looked at twice
-            seconds: how long to wait between the two looks at one process
-            offset: where to go on in a long answer
+            after: the later snapshot, core or process; without it, gdbheap reads the process of before twice
+            seconds: how long to wait between the two readings of one process
+            offset: the character from which to continue a long answer
         """
 
         def answer(call: Call) -> str:
             if after:
                 return asking.once(call, [COMPARED, _target(before), _target(after)])
             if not 0 < seconds <= MOST_SECONDS:
-                raise UsageError(f"seconds: more than 0, at most {MOST_SECONDS:.0f}")
+                raise UsageError(f"seconds must be more than 0 and at most {MOST_SECONDS:.0f}")
             return asking.growth(call, _target(before), seconds)
 
         return await _answered(lambda call: part(answer(call), offset))
 
     @tool(reading)
     async def help(topic: str = "", offset: int = 0) -> str:
-        """Explain how to find a cause (no topic), list the commands ("commands"), or explain one by its name."""
+        """Explain how to find a cause (no topic), list the commands ("commands"), or explain a command (its name)."""
         return await _answered(lambda _call: part(_help(topic), offset))
 
     async def _answered(answer: Callable[[Call], str]) -> str:
-        """Return the answer of a thread, and end what that waits for if the client cancels, or has gone."""
+        """Return the result of ``answer``, which runs in a thread. If the client cancels or is gone, end what the
+        thread waits for."""
         call = Call()
         try:
             return await to_thread.run_sync(answer, call, abandon_on_cancel=True)
@@ -143,7 +144,7 @@ def serve(words: Sequence[str]) -> None:
             raise
 
     def end(number: int, _frame: object) -> None:
-        # The thread that reads standard input cannot be ended otherwise.
+        # The thread that reads standard input can only be ended together with the process.
         asking.close()
         os.write(2, f"gdbheap mcp: ended by {signal.Signals(number).name}\n".encode())
         os._exit(1)
@@ -157,13 +158,13 @@ def serve(words: Sequence[str]) -> None:
 
 
 def skill() -> str:
-    """Return the text on how to find a cause from a symptom (SKILL.md)."""
+    """Return SKILL.md, the text that says how to get from a symptom to its cause."""
     return files("gdbheap.commands.shell.mcp").joinpath(SKILL).read_text(encoding="utf-8")
 
 
 def _target(word: str) -> str:
     if not word or word.startswith("-") or not word.isprintable() or len(word) > MOST_CHARACTERS:
-        raise UsageError("target: the id of a process, or the path of a file")
+        raise UsageError("target must be the id of a process, or the path of a file")
     return word
 
 

@@ -1,4 +1,4 @@
-"""glibc's malloc as an allocator: translates what ``Glibc`` and the walk over its arenas found."""
+"""glibc's malloc as an allocator: presents what ``Glibc`` located and what the walk over its arenas found."""
 
 from __future__ import annotations
 
@@ -65,8 +65,10 @@ IN_USE, FOREIGN = _native.STATES.index("used"), _native.STATES.index("foreign")
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which chunks to list: a bit for each of ``_native.STATES``, sizes in bytes with the header, and an arena or None
-    for all (native/core/src/allocators/glibc/listing.rs)."""
+    """Which chunks to list (native/core/src/allocators/glibc/listing.rs).
+
+    ``states``: a bit for each wanted state of ``_native.STATES``. ``minimum`` and ``maximum``: bytes, header included.
+    ``arena``: the index of one arena, or None for all."""
 
     states: int
     minimum: int = 0
@@ -77,7 +79,7 @@ class Wanted:
 class GlibcAllocator(Allocator):
     """glibc's malloc in one target. The constructor raises Unsupported if there is none.
 
-    ``malloc`` is what was located; ``chunks``, ``mapped`` and ``bins`` are read when they are first asked for."""
+    ``malloc`` is what was located. ``chunks``, ``mapped`` and ``bins`` are read when they are first asked for."""
 
     name = NAME
     title = "glibc malloc"
@@ -104,11 +106,13 @@ class GlibcAllocator(Allocator):
 
     @cached_property
     def chunks(self) -> _native.Chunks:
-        """Every chunk of the arenas. Blocks of other allocators are not included; a remark says so."""
+        """Every chunk of the arenas.
+
+        Reading it adds a remark if there are blocks of other allocators, which are not included."""
         return self._walk(False)
 
     def require_walk(self) -> _native.Chunks:
-        """Return ``chunks``; after this call ``malloc`` has the results of the walk. Raises Unsupported."""
+        """Return ``chunks``. Afterwards ``malloc`` has the results of the walk. Raises Unsupported."""
         return self.chunks
 
     def _walk(self, collects: bool) -> _native.Chunks:
@@ -125,14 +129,14 @@ class GlibcAllocator(Allocator):
     def bins(self) -> Bins:
         """The bins of all arenas, followed and checked.
 
-        Ask for them before the walk: the walk then collects what they need."""
+        Read this before ``chunks``: the walk then also collects the links that the bins need."""
         if self._bins is None:
             chunks = self._walk(collects=True)
             self._bins = Bins(self.target.space, self.malloc, chunks, self._around.labelled("following the bins"))
         return self._bins
 
     def lists_of(self, chunks: Sequence[ChunkRow]) -> list[str | None]:
-        """Return the free list that each chunk is on; None for a chunk on no list."""
+        """Return, for each chunk, the name of the free list that it is on; None for a chunk on no list."""
         return list_names(chunks, lambda: self.bins)
 
     def mapped_at(self, address: int) -> MappedChunk | None:
@@ -142,8 +146,9 @@ class GlibcAllocator(Allocator):
     # Memory and its owners.
 
     def ranges(self) -> Ranges:
-        """Return the arenas with their reserved address space. Mmapped chunks are not included: they are found last of
-        all."""
+        """Return the arenas with their reserved address space.
+
+        Mmapped chunks are not included, because they are searched after everything else."""
         return self.malloc.owned_ranges()
 
     def single_blocks(self) -> Ranges:
@@ -151,7 +156,7 @@ class GlibcAllocator(Allocator):
         return [(chunk.base, chunk.end) for chunk in self.mapped]
 
     def of_others(self) -> Ranges:
-        """Return the memory that others got from ``sbrk`` between two parts of the main arena."""
+        """Return the memory between parts of the main arena that code other than malloc got from ``sbrk``."""
         chunks = self.chunks
         if not any(region.states[FOREIGN].bytes for region in self.malloc.regions()):
             return []
@@ -159,12 +164,13 @@ class GlibcAllocator(Allocator):
         return sorted((row.address, row.address + row.size) for row in rows)
 
     def books(self) -> Ranges:
-        """Return the range of ``main_arena``: its bins, top and last remainder point to chunks, not to blocks."""
+        """Return the range of ``main_arena``. Its bins, top and last remainder point to chunks, and are no references
+        to blocks."""
         main = self.malloc.main
         return [(main.address, main.address + main.layout["size"])]
 
     def pieces(self) -> Iterable[Piece]:
-        """Yield the stretches of the arenas, the arenas' memory outside the stretches, and the mmapped chunks."""
+        """Yield the stretches of the arenas, the arenas' memory between the stretches, and the mmapped chunks."""
         self.require_walk()
         stretches = sorted((stretch.start, stretch.end) for stretch in self.malloc.stretches)
         yield from (Piece(start, end, None) for start, end in stretches)
@@ -182,12 +188,12 @@ class GlibcAllocator(Allocator):
         return sweep.add_blocks(self.target.space, self.chunks, start, owners)
 
     def leaves(self, ranges: Ranges) -> Ranges:
-        """Return ``ranges`` without the arenas, and without what looks like mmapped chunks."""
+        """Return ``ranges`` without the arenas, and without memory that looks like an mmapped chunk."""
         rest = subtract(ranges, self.malloc.owned_ranges())
         return subtract(rest, self.malloc.likely_mapped(rest))
 
     def all_lines(self) -> Iterator[LedgerLine]:
-        """Yield the ledger lines. Below each line of all arenas there is one for each arena."""
+        """Yield the ledger lines. A line that sums over all arenas is followed by a line for each arena."""
         for line in self.lines:
             yield line
             for index in range(len(self.malloc.arenas)) if line.id in PARTS_OF_ARENAS else ():
@@ -195,7 +201,7 @@ class GlibcAllocator(Allocator):
                 yield LedgerLine(line_below(line.id, index), line.id, title, PARTS_OF_ARENAS[line.id], detail=True)
 
     def drawn(self) -> Iterable[Drawn]:
-        """Yield the heaps of the arenas and the mmapped chunks."""
+        """Yield the areas of the map: the heaps of the arenas and the mmapped chunks."""
         self.require_walk()
         for part in self.malloc.heaps:
             yield Drawn(
@@ -207,9 +213,9 @@ class GlibcAllocator(Allocator):
     # Blocks.
 
     def find(self, address: int) -> Block | None:
-        """Return the chunk that holds ``address``, in an arena or with a mapping of its own.
+        """Return the chunk that holds ``address``, in an arena or with a mapping of its own; None if there is none.
 
-        A chunk reaches eight bytes into the next chunk's header, but not beyond its heap."""
+        A chunk includes the first eight bytes of the next chunk's header, but nothing beyond its heap."""
         found = self.chunks.find_many([address])[0] if self.own_part(address) is None else None
         if found is not None:
             (held,) = self.lists_of([found])
@@ -225,27 +231,28 @@ class GlibcAllocator(Allocator):
         return replace(block, address=mapped.chunk + HEADER, list=held or MMAPPED)
 
     def own_part(self, address: int) -> str | None:
-        """Describe an address in a thread's heap before its chunks or after them; None for any other address."""
+        """Return which part of a thread's heap before or after its chunks holds ``address``; None for any other
+        address."""
         found = self.malloc.heap_at(address)
         if found is None or found.chunks <= address < found.end:
             return None
         return f"header of arena {found.arena}'s heap" if address < found.chunks else f"reserve of arena {found.arena}"
 
     def structures(self) -> dict[int, str]:
-        """Return the chunks of the thread caches, by address."""
+        """Return the chunks that hold the thread caches, as {address: purpose}."""
         return {tcache.address: f"thread cache of thread {tcache.tid}" for tcache in self.malloc.tcaches}
 
     @cached_property
     def used_chunks(self) -> list[tuple[int, int]]:
-        """(size with the header, number of chunks in use) for each size of the arenas' chunks."""
+        """The number of chunks in use in the arenas, by size: (size with the header, number)."""
         return [(row.size, row.states[IN_USE]) for row in _native.count_sizes(self.chunks)]
 
     def used_sizes(self) -> list[tuple[int, int]]:
-        """Return (size with the header, number in use) of all chunks, mmapped chunks included."""
+        """Return (size with the header, number of chunks in use), including mmapped chunks."""
         return self.used_chunks + [(chunk.end - chunk.chunk, 1) for chunk in self.mapped if not chunk.cached]
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
-        """Return (pointer, size) of the largest chunks in use, in the arenas and mmapped."""
+        """Return (the program's pointer, size) of the largest chunks in use, including mmapped chunks."""
         rows = _native.list_chunks(self.chunks, Wanted(1 << IN_USE, least), "size", most).rows
         found = [(row.address + HEADER, row.size) for row in rows]
         found += [(chunk.chunk + HEADER, chunk.end - chunk.chunk) for chunk in self.mapped if not chunk.cached]
@@ -259,45 +266,45 @@ class GlibcAllocator(Allocator):
     # Holes and pins.
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
-        """Return runs of adjacent free chunks, whether they are in bins, fast bins or thread caches."""
+        """Return the runs of adjacent free chunks, whether these are in bins, fast bins or thread caches."""
         return self.chunks.holes(max(minimum, 1))
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Return groups of chunks that share pages and fill at most half of them."""
+        """Return groups of chunks that share pages with free memory and fill at most half of these pages."""
         tops = given_tops(self.target, self.malloc)
         return _native.pins(self.target.machine, self.chunks, self.target.pages, kept, tops, minimum, most)
 
     def members(self, row: PinRow) -> list[Member]:
-        """Return the chunks of a group: those in use, and those in a thread cache."""
+        """Return the chunks of the group ``row``: those in use, and those in thread caches."""
         return _native.held_chunks(self.chunks, row.start, row.end, row.blocks)
 
     def predict(self, pad: int = 0) -> Trim:
-        """Return what ``malloc_trim(pad)`` would give back."""
+        """Return what a call of ``malloc_trim(pad)`` would return to the kernel."""
         if self.target.locked:
             self._around.note("locked")
         return predict(self.target, self.malloc, self.chunks, pad)
 
     @cached_property
     def trim(self) -> Trim | None:
-        """What malloc_trim(0) would give back; None if residency is unknown."""
+        """What malloc_trim(0) would return to the kernel; None if residency is unknown."""
         found = self.predict()
         return None if found.predicted is None else found
 
     def returnable(self) -> int | None:
-        """Return the bytes that malloc_trim(0) would give back; None if unknown."""
+        """Return how many bytes malloc_trim(0) would return to the kernel; None if unknown."""
         return None if self.trim is None else self.trim.predicted
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return the free bytes that stay, by reason.
+        """Return the free bytes that malloc_trim(0) would leave, by reason.
 
-        Reasons: the bytes share pages with chunks in use, are in thread caches, are in pages that the kernel does not
-        take back, or are in tops that malloc_trim(0) leaves."""
+        The bytes share pages with chunks in use, are in thread caches, are in pages that the kernel does not take back,
+        or are in top chunks that malloc_trim(0) leaves."""
         if self.trim is None:
             return []
         tops = sum(arena.top_kept or 0 for arena in self.trim.rows)
         rest = free - (self.trim.predicted or 0) - tops
         cached = min(rest, sum(sums["tcache"][1] for sums in self.malloc.sums()))
-        # Whole pages of free chunks are released, unless they are locked.
+        # malloc_trim(0) releases the whole pages inside free chunks, unless they are locked.
         released = sum((arena.predicted or 0) - (arena.top_predicted or 0) for arena in self.trim.rows)
         stays = min(rest - cached, whole - released) if self.target.kept else 0
         huge = min(stays, self._in_huge_pages())
@@ -315,7 +322,7 @@ class GlibcAllocator(Allocator):
 
     @property
     def idle(self) -> bool:
-        """Whether no arena has memory, and no mmapped chunk exists."""
+        """Whether no arena has memory and there is no mmapped chunk."""
         return self.malloc.idle
 
     @property
@@ -325,8 +332,9 @@ class GlibcAllocator(Allocator):
 
     @property
     def damage(self) -> list[Damage]:
-        """The inconsistencies that the walk and the bins showed. A thread inside malloc may have caused some of
-        them."""
+        """The inconsistencies that the walk and the bins showed.
+
+        Those that a thread inside malloc may have caused are marked as transient."""
         found = self.malloc.damage + (self._bins.damage if self._bins is not None else [])
         return self._explained(found) if found else []
 
@@ -341,7 +349,8 @@ class GlibcAllocator(Allocator):
         return Changes(self.target, self.malloc)
 
     def check(self) -> Looked:
-        """Check every chunk, every link of every bin in both directions, and the mmapped chunks that ``mp_`` counts."""
+        """Check every chunk, every link of every bin in both directions, and the number and bytes of mmapped chunks in
+        ``mp_``."""
         _followed, _found = self.bins, self.mapped
         self.malloc.check_mapped()
         totals = self.chunks.totals()

@@ -1,5 +1,5 @@
-"""glibc's heap at one stop: arenas, the stretches of memory that hold their chunks, thread caches and mmapped
-chunks."""
+"""glibc's heap in a stopped process: its arenas, the stretches of memory that hold their chunks, its thread caches and
+its mmapped chunks."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ Progress = Callable[[int, int], object]
 
 @dataclass(frozen=True)
 class CacheList:
-    """A list of a thread cache: its first entry, the number of entries, and the size of its chunks (0: any size).
+    """A list of a thread cache: its first entry, the number of its entries, and the size of its chunks (0: any size).
 
-    ``whole``: the list must end after its last entry."""
+    ``whole``: the list must end after its last entry; otherwise it is a part of a longer list."""
 
     first: int
     entries: int
@@ -57,7 +57,10 @@ class CacheList:
 
 @dataclass(frozen=True)
 class Stretch:
-    """A stretch of one arena to walk: [start, end). ``top`` is the address of the top chunk if it lies here, else 0."""
+    """A stretch [start, end) of chunks in the arena with the index ``arena``.
+
+    ``top``: the address of the top chunk if it lies in this stretch, otherwise 0. ``fast``: the heads of the arena's
+    fast bins."""
 
     arena: int
     start: int
@@ -70,8 +73,8 @@ class Stretch:
 class ArenaTotals:
     """The totals of one arena; sizes in bytes, headers included.
 
-    ``system`` and ``in_use`` are "system bytes" and "in use bytes" of ``malloc_stats``. The latter is everything but
-    top, bins and fast bins: chunks in thread caches count as in use there."""
+    ``system`` and ``in_use`` are the "system bytes" and "in use bytes" of ``malloc_stats``. ``in_use`` includes chunks
+    in thread caches: it is everything but top, bins and fast bins."""
 
     index: int
     address: int
@@ -87,7 +90,8 @@ class ArenaTotals:
 
 @dataclass(frozen=True)
 class HeapRange:
-    """A heap of one arena: [start, end). Its first chunk is at ``chunks``, and it can grow up to ``reserve``."""
+    """A heap of one arena, [start, end). ``chunks``: the address of its first chunk. ``reserve``: how far it can
+    grow."""
 
     arena: int
     start: int
@@ -98,7 +102,7 @@ class HeapRange:
 
 @dataclass(frozen=True)
 class CacheTotals:
-    """The contents of one thread's cache: chunks and their bytes, headers included."""
+    """The contents of one thread's cache: the number of chunks, and their bytes with headers."""
 
     cache: Tcache
     chunks: int
@@ -107,9 +111,10 @@ class CacheTotals:
 
 @dataclass(frozen=True)
 class MappedChunk:
-    """A chunk with a mapping of its own: the start of the mapping, the chunk's header, and the bytes mapped.
+    """A chunk with a mapping of its own.
 
-    ``cached``: it was freed into a thread cache (glibc 2.42 and later, where ``tcache_max`` is raised).
+    ``base``: the start of the mapping. ``chunk``: the address of the chunk's header. ``size``: the bytes of the
+    mapping. ``cached``: the chunk was freed into a thread cache (glibc 2.42 and later, if ``tcache_max`` is raised).
     """
 
     base: int
@@ -124,7 +129,8 @@ class MappedChunk:
 
 
 class Glibc:
-    """glibc's malloc in one target. The constructor locates it (raises Unsupported); the walk happens on request."""
+    """glibc's malloc in one target. The constructor locates it, and raises Unsupported if it fails; ``walk`` reads the
+    chunks."""
 
     def __init__(self, target: Target, facts: Facts) -> None:
         self.target = target
@@ -158,7 +164,7 @@ class Glibc:
 
     @property
     def main(self) -> MallocState:
-        """``main_arena``."""
+        """The state of the main arena."""
         return self.arenas[0]
 
     @property
@@ -167,9 +173,10 @@ class Glibc:
         return not any(state.system_mem for state in self.arenas) and not self.par.n_mmaps
 
     def _warn_of_lost_threads(self) -> None:
-        """Warn of threads whose thread-local data is absent.
+        """Add a warning if some threads' thread-local data is absent: their caches are then missing.
 
-        A thread pointer must point to itself. An older gdb writes zeros for stacks with guard regions (glibc 2.42)."""
+        The data is absent if a thread pointer does not point to itself. An older gdb writes zeros into cores instead of
+        stacks with guard regions (glibc 2.42)."""
         if not self.target.machine.storage.has_self_pointer:
             return
         pointers = [thread.thread_pointer for thread in self.target.threads if thread.thread_pointer]
@@ -187,8 +194,9 @@ class Glibc:
             return None
 
     def _check_ring(self) -> None:
-        """Report a broken ring of arenas, and add the arenas that it misses; they are found by the ``ar_ptr`` of their
-        heaps."""
+        """Report a broken ring of arenas, and add the arenas that are missing from it.
+
+        They are found by the field ``ar_ptr`` of their heaps."""
         last = self.arenas[-1]
         if last.next != self.main.address:
             what = f"next of arena {len(self.arenas) - 1}"
@@ -203,8 +211,8 @@ class Glibc:
 
     @cached_property
     def _owned_heaps(self) -> list[tuple[int, int]]:
-        """(heap, arena) of everything that looks like a heap of a thread's arena. Searched only where there is
-        damage."""
+        """Everything that looks like a heap of a thread's arena, as (heap, arena). Searched only after damage was
+        found."""
         found = []
         span, page = self.heap_span, self.target.machine.page
         for heap in self._backed_places(span):
@@ -214,8 +222,9 @@ class Glibc:
         return found
 
     def _backed_places(self, span: int) -> Iterator[int]:
-        """Yield the multiples of ``span`` in anonymous memory that is present. A core may claim any amount of
-        memory."""
+        """Yield the multiples of ``span`` in writable anonymous memory whose bytes are present.
+
+        Absent memory is skipped without looking at every multiple: a core may claim any amount of memory."""
         for mapping in self.target.mappings:
             if not (mapping.writable and mapping.anonymous):
                 continue
@@ -230,7 +239,7 @@ class Glibc:
 
     def _stretches(self) -> list[Stretch]:
         heaps = [heap for index, state in enumerate(self.arenas[1:], 1) for heap in self._heaps_of(index, state)]
-        # Not stored in ``self``: with ``self._report`` it would be a cycle, and keep the target's files open.
+        # Not stored in ``self``: with ``self._report`` that would be a cycle, which would keep the target's files open.
         main_extents = MainExtents(self.target, self.main, self.par, self.reserves, self._report)
         self._misalignment = main_extents.misalignment
         extents = main_extents.find() if self.main.system_mem else []
@@ -240,7 +249,7 @@ class Glibc:
 
     @property
     def reserves(self) -> Ranges:
-        """The address space of the threads' heaps, including what they have not used yet."""
+        """The address space of all threads' heaps, including the part that they do not use yet."""
         return [(heap.start, heap.reserve) for heap in self.heaps if heap.arena]
 
     def heap_at(self, address: int) -> HeapRange | None:
@@ -252,14 +261,15 @@ class Glibc:
 
     @property
     def heap_span(self) -> int:
-        """The bytes of address space of each heap of a thread's arena; heaps are aligned to it."""
+        """The address space of each heap of a thread's arena, in bytes. The heaps are aligned to it."""
         huge = self.par.hp_pagesize
         is_size = 0 < huge <= 1 << 30 and self.target.machine.is_paged(huge)
         return huge * HUGE_HEAP_PAGES if is_size else HEAP_MAX
 
     def _heaps_of(self, index: int, state: MallocState) -> list[Stretch]:
-        """Return the stretches of a thread's arena: from the heap with its top back to the first, by
-        ``heap_info.prev``."""
+        """Return the stretches of a thread's arena, one for each heap.
+
+        They are found from the heap that holds the top back to the first heap, by ``heap_info.prev``."""
         span = self.heap_span
         first = state.address // span * span
         heap = state.top // span * span
@@ -292,8 +302,9 @@ class Glibc:
         return joined(self.target.mappings.ranges())
 
     def _end_of_heap(self, index: int, heap: int, size: int) -> int:
-        """Return the end of a thread's heap. Damage is reported if ``heap_info`` claims more than is mapped without a
-        gap."""
+        """Return the end of a thread's heap of ``size`` bytes, but not beyond the mapped memory.
+
+        ``heap_info`` is reported as damaged if the memory is mapped only in part."""
         index_of_run = bisect_left(self._mapped_runs, (heap + 1,)) - 1
         end = max(heap, self._mapped_runs[index_of_run][1])
         if end < heap + size:
@@ -312,10 +323,10 @@ class Glibc:
         self.damage.append(Damage(address, what, expected, found))
 
     def _detect_safe_linking(self) -> bool | None:
-        """Return whether links are mangled: glibc 2.32 and later store them xor their own address shifted right by 12.
+        """Return whether the links of free lists are mangled. None if no list has a link.
 
-        The decoding that takes most lists' first links to a chunk or to the end of the list wins. None: no list has a
-        link.
+        glibc 2.32 and later store a link xor its own address shifted right by 12. Both decodings are tried: the right
+        one leads from more links to a chunk or to the end of a list.
         """
         places = [entry for tcache in self.tcaches for _index, entry, _count in tcache.lists]
         places += [head + HEADER for state in self.arenas for head in state.fast if head]
@@ -330,14 +341,14 @@ class Glibc:
         return following == 0 or (following % HEADER == 0 and self.is_arena(following))
 
     def _link(self, at: int, safe: bool) -> int:
-        """Return the entry that the link at ``at`` points to. Raises Fault."""
+        """Return the entry that the link at ``at`` points to; ``safe``: the link is mangled. Raises Fault."""
         link = self.target.space.word(at)
         return link ^ (at >> 12) if safe else link
 
     # The walk.
 
     def walk(self, progress: Progress | None = None, collects: bool = False) -> _native.Chunks:
-        """Walk every chunk of every arena, and keep the result.
+        """Walk every chunk of every arena. The result is kept for later calls.
 
         ``collects``: also collect the links of free chunks, so that following the bins needs no second walk. Raises
         KeyboardInterrupt."""
@@ -356,10 +367,10 @@ class Glibc:
         return [(tcache, self._lists(tcache)) for tcache in self.tcaches]
 
     def _lists(self, tcache: Tcache) -> list[CacheList]:
-        """Return a cache's lists.
+        """Return the lists of a cache.
 
-        Lists of large chunks can hold mmapped chunks too: of these lists each chunk of an arena is given as a list of
-        its own."""
+        Lists of large chunks can also hold mmapped chunks. Therefore each chunk of an arena on such a list is returned
+        as a list of its own."""
         small = [
             CacheList(entry, count, SMALLEST_CHUNK + HEADER * index, True)
             for index, entry, count in tcache.lists
@@ -369,7 +380,7 @@ class Glibc:
 
     @cached_property
     def _large_entries(self) -> dict[int, list[int]]:
-        """The entries of each cache's lists of large chunks (glibc 2.42 and later), by the cache's address."""
+        """The entries of the lists of large chunks (glibc 2.42 and later), by the address of the cache."""
         return {tcache.address: list(self._large_entries_of(tcache)) for tcache in self.tcaches}
 
     def _large_entries_of(self, tcache: Tcache) -> Iterator[int]:
@@ -392,7 +403,8 @@ class Glibc:
                 return
 
     def _check_caches(self, lists: list[CacheList], taken: list[_native.TakenList]) -> None:
-        """Report each list of a thread cache that has a bad link, ends before its count, or continues after it."""
+        """Report each list of a thread cache that has a bad link, that ends before its count, or that continues after
+        it."""
         self.damage.extend(damage for tcache in self.tcaches for damage in tcache.damage)
         for row, found in zip(lists, taken):
             if found.entries < row.entries or (row.whole and found.end):
@@ -400,7 +412,7 @@ class Glibc:
                 self._report(row.first, "list of a thread cache", expected, left)
 
     def _check_books(self) -> None:
-        """Report each arena whose walked bytes, headers included, differ from its ``system_mem``."""
+        """Report each arena whose walked bytes, headers included, are not equal to its ``system_mem``."""
         walked_bytes, tops = [0] * len(self.arenas), [0] * len(self.arenas)
         for region in self.regions():
             walked_bytes[region.arena] += region.end - region.start
@@ -415,7 +427,7 @@ class Glibc:
     def _check_top(self, index: int, tops: int) -> None:
         """Report an arena whose ``top`` is not the start of a last chunk.
 
-        ``tops``: the number of the arena's stretches that end with a top chunk. An arena without chunks needs none."""
+        ``tops``: how many of the arena's stretches end with a top chunk. An arena without chunks needs no top chunk."""
         state = self.arenas[index]
         initial = state.address + state.layout["bins"] - HEADER
         if not tops and state.system_mem and state.top != initial:
@@ -423,13 +435,14 @@ class Glibc:
             self._report(place, f"top of arena {index}", "the start of its last chunk", f"{state.top:#x}")
 
     def unwalked(self, index: int) -> int:
-        """Return the bytes of an arena before its first chunks: heap headers, or a first break that is not 16-byte
-        aligned."""
+        """Return the bytes of an arena before its first chunks.
+
+        These are heap headers; in the main arena, the bytes before the first 16-byte boundary."""
         return self._headers.get(index, 0) if index else self._misalignment
 
     @cached_property
     def _headers(self) -> dict[int, int]:
-        """The bytes before the first chunks of threads' heaps, by the arena's index."""
+        """The bytes before the first chunks in the threads' heaps, by the index of the arena."""
         found: dict[int, int] = {}
         for heap in self.heaps:
             found[heap.arena] = found.get(heap.arena, 0) + heap.chunks - heap.start
@@ -440,7 +453,7 @@ class Glibc:
         return self.walk().totals()
 
     def sums(self) -> list[dict[str, tuple[int, int]]]:
-        """Return (chunks, bytes) by state for each arena, in the order of the ring."""
+        """Return (number of chunks, bytes) by state, for each arena in the order of the ring."""
         sums = [[[0, 0] for _ in _native.STATES] for _ in self.arenas]
         for region in self.regions():
             for sum_of, tally in zip(sums[region.arena], region.states):
@@ -449,7 +462,7 @@ class Glibc:
         return [{state: (row[0], row[1]) for state, row in zip(_native.STATES, arena)} for arena in sums]
 
     def totals(self) -> list[ArenaTotals]:
-        """Return the totals of each arena in the order of the ring, as ``malloc_stats`` prints them."""
+        """Return the totals of each arena in the order of the ring, in the terms of ``malloc_stats``."""
         return [_totals_of(index, state, sums) for index, (state, sums) in enumerate(zip(self.arenas, self.sums()))]
 
     def cache_totals(self) -> list[CacheTotals]:
@@ -462,7 +475,9 @@ class Glibc:
     # Mmapped chunks.
 
     def find_mapped(self, ranges: Ranges) -> list[MappedChunk]:
-        """Return the mmapped chunks in ``ranges``, the anonymous memory that nobody else owns; the result is kept."""
+        """Return the mmapped chunks in ``ranges``, the anonymous memory without another owner.
+
+        The result is kept for later calls."""
         if self._mapped is None:
             found = self._search_mapped(ranges, moved=False) if self.par.n_mmaps else []
             if self.par.n_mmaps and sum(row.size for row in found) != self.par.mmapped_mem:
@@ -477,12 +492,15 @@ class Glibc:
         return self._mapped
 
     def likely_mapped(self, ranges: Ranges) -> Ranges:
-        """Return what looks like mmapped chunks in ``ranges``, before other owners of that memory are known."""
+        """Return the memory in ``ranges`` that looks like mmapped chunks, before other owners of the memory are
+        known."""
         found = self._search_mapped(ranges, moved=False) if self.par.n_mmaps else []
         return [(row.base, row.base + row.size) for row in found]
 
     def check_mapped(self) -> None:
-        """Report mmapped chunks that ``mp_`` counts and that were not found. More than it counts may be look-alikes."""
+        """Report damage if fewer mmapped chunks were found than ``mp_`` counts.
+
+        More than ``mp_`` counts is not reported, because memory can look like an mmapped chunk by chance."""
         found = self._mapped or []
         if len(found) <= self.par.n_mmaps and any(self._missing(found)):
             place = self.par.address + self.par.layout["n_mmaps"]
@@ -494,22 +512,23 @@ class Glibc:
         return _native.find_mmapped(self.target.space, ranges, style)
 
     def _missing(self, found: Sequence[_native.MappedRow | MappedChunk]) -> tuple[int, int]:
-        """Return the (chunks, bytes) by which the found chunks differ from the counts of ``mp_``.
+        """Return by how many chunks, and by how many bytes, ``found`` differs from the counts of ``mp_``.
 
-        glibc 2.43 and later count a chunk's header twice at each mremap; such a difference in bytes is no error."""
+        glibc 2.43 and later count a chunk's header twice at each mremap. Bytes that this explains are not returned."""
         excess = self.par.mmapped_mem - sum(row.size for row in found)
         unit = self.par.layout["mmapped_unit"]
         is_drift = unit == HEADER and excess > 0 and excess % unit == 0
         return abs(self.par.n_mmaps - len(found)), 0 if is_drift else abs(excess)
 
     def owned_ranges(self) -> Ranges:
-        """Return the address space of the arenas, ascending: the main heap, and the threads' heaps with their
-        reserves."""
+        """Return the address space of the arenas, ascending: the main heap, and the threads' heaps with their reserved
+        space."""
         main = [(self.target.machine.page_down(s.start), s.end) for s in self.stretches if s.arena == 0]
         return sorted(main + self.reserves)
 
     def mapped_at(self, address: int) -> MappedChunk | None:
-        """Return the mmapped chunk that holds ``address``, or None. Bytes that memalign skipped are in no chunk."""
+        """Return the mmapped chunk that holds ``address``, or None. Bytes before the chunk that memalign skipped are in
+        no chunk."""
         chunks = self._mapped or []
         index = bisect_right([chunk.base for chunk in chunks], address) - 1
         return chunks[index] if index >= 0 and chunks[index].chunk <= address < chunks[index].end else None
@@ -533,10 +552,10 @@ def _totals_of(index: int, state: MallocState, sums: dict[str, tuple[int, int]])
 
 @dataclass(frozen=True)
 class MmappedStyle:
-    """How this glibc writes the header of an mmapped chunk, and where to look for it.
+    """How this glibc writes the header of an mmapped chunk, and where to search for chunks.
 
-    ``header_outside``: ``size`` does not include the header (2.43 and later). ``moved``: search also where mremap moved
-    the chunk off the alignment that memalign was asked for.
+    ``header_outside``: the header's ``size`` does not include the header (2.43 and later). ``moved``: also search where
+    a chunk can lie after mremap has moved it off the alignment that memalign was asked for.
     """
 
     header_outside: bool
@@ -544,7 +563,7 @@ class MmappedStyle:
 
 
 def _version(libc: LoadedObject) -> str | None:
-    """Return the version, such as ``2.36``, from the banner in libc's file; None if the loaded file cannot be read."""
+    """Return the version, such as ``2.36``, from the banner in libc's file; None if the file cannot be read."""
     if libc.elf is None:
         return None
     try:

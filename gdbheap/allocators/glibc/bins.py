@@ -1,7 +1,8 @@
-"""glibc's bins at one stop: how much is in each bin, and which bin a free chunk is in.
+"""glibc's bins in a stopped process: how much is in each bin, and in which bin a free chunk is.
 
-Bins 2 to 63 hold chunks of one size each, bins 64 to 126 a range of sizes (glibc's ``largebin_index_64``, the same in
-every version since 2.17). Bin 1, the unsorted bin, holds chunks that were freed last and remainders of split chunks.
+Each of bins 2 to 63 holds chunks of one size, each of bins 64 to 126 chunks of a range of sizes (glibc's
+``largebin_index_64``, unchanged since 2.17). Bin 1, the unsorted bin, holds the chunks that were freed last and the
+remainders of split chunks.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _LEAST_SIZES = _native.least_sizes()
 
 @dataclass(frozen=True)
 class BinRow:
-    """The contents of one bin of an arena. ``name`` is as of ``bin_name``; ``bytes`` include the chunks' headers."""
+    """The contents of one bin of an arena. ``name`` is from ``bin_name``; ``bytes`` include the chunks' headers."""
 
     arena: int
     number: int
@@ -33,14 +34,17 @@ class BinRow:
 
 
 def bin_name(number: int) -> str | None:
-    """Return "unsorted", "small 0x40" or "large 0x400" (the least size of the bin); None for 0, which is no bin."""
+    """Return the name of a bin: "unsorted", or "small 0x40" or "large 0x400", where the number is the bin's least size.
+
+    None for number 0, which is no bin.
+    """
     if number <= UNSORTED:
         return "unsorted" if number == UNSORTED else None
     return f"{'small' if number < FIRST_LARGE else 'large'} {_LEAST_SIZES[number]:#x}"
 
 
 class Bins:
-    """The bins of all arenas. The constructor follows them, and may raise KeyboardInterrupt."""
+    """The bins of all arenas. The constructor follows their links, and may raise KeyboardInterrupt."""
 
     def __init__(
         self,
@@ -49,21 +53,22 @@ class Bins:
         chunks: _native.Chunks,
         progress: Callable[[int, int], object] | None = None,
     ) -> None:
-        # The bins of an arena that was never used are zeros, not rings.
+        # In an arena that was never used, the bins are zeros, not lists.
         heads = [state.address + state.layout["bins"] if state.system_mem else 0 for state in glibc.arenas]
         self._native = _native.follow_bins(space, chunks, heads, progress)
         self.damage = list(map(Damage.of, self._native.damage))
 
     @cached_property
     def rows(self) -> list[BinRow]:
-        """The bins that are not empty, by arena and number. Number 0 stands for free chunks in no bin."""
+        """The bins that are not empty, by arena and number. A row with number 0 counts the free chunks that are in no
+        bin."""
         return [
             BinRow(row.arena, row.bin, bin_name(row.bin) or "in no bin", row.chunks, row.bytes)
             for row in self._native.rows()
         ]
 
     def by_kind(self, arena: int) -> dict[str, tuple[int, int]]:
-        """Return (chunks, bytes) of an arena's unsorted, small and large bins, by kind."""
+        """Return (number of chunks, bytes) in an arena's unsorted, small and large bins, by kind."""
         sums = dict.fromkeys(KINDS, (0, 0))
         for row in self.rows:
             kind = row.name.split()[0]
@@ -72,12 +77,13 @@ class Bins:
         return sums
 
     def names_of(self, chunks: Sequence[int]) -> list[str | None]:
-        """Return the bin's name for each free chunk, given its header's address; None for a chunk in no bin."""
+        """Return the name of the bin of each free chunk; None for a chunk in no bin. ``chunks``: addresses of
+        headers."""
         return [None if number is None else bin_name(number) for number in self._native.find_many(chunks)]
 
 
 class ChunkRow(Protocol):
-    """A chunk; ``address`` is that of its header."""
+    """A chunk; ``address`` is the address of its header."""
 
     @property
     def address(self) -> int: ...
@@ -88,7 +94,7 @@ class ChunkRow(Protocol):
 
 
 def list_names(chunks: Sequence[ChunkRow], bins: Callable[[], Bins]) -> list[str | None]:
-    """Return the free list that each chunk is on: a bin's name, "fast 0x20", "tcache 0x30", or None.
+    """Return the name of the free list of each chunk: a bin's name, "fast 0x20", "tcache 0x30", or None.
 
     ``bins`` is called only if a chunk may be in a bin.
     """

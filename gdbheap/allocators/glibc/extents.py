@@ -1,7 +1,7 @@
-"""Find the memory of the main arena: one stretch from the first break, or several once ``sbrk`` has failed.
+"""Find the memory of the main arena: one stretch from the first break on, or several if ``sbrk`` has failed.
 
-No list has the extents of a noncontiguous arena. They are found by their ends; ``system_mem`` counts their bytes, and
-so shows whether all were found.
+The extents of a noncontiguous arena are in no list. They are found by their ends. Their bytes are counted in
+``system_mem``, which shows whether all extents were found.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from gdbheap.targets.ranges import Ranges, joined, subtract
 from gdbheap.targets.target import Target
 
 ALIGNMENT = 16
-# Up to this many bytes after an extent, the next one is looked for at every chunk's place: the gap may be from sbrk.
+# Up to this many bytes after an extent, the next one is searched at every address where a chunk may be: other code may
+# have got the gap from sbrk.
 FOREIGN = 1 << 20
 
 Report = Callable[[int, str, str, str], None]
 
 
 class MainExtents:
-    """The stretches of the main arena. ``reserves``: the address space of thread heaps, which is not searched."""
+    """Finds the stretches of the main arena. ``reserves``: the address space of thread heaps, which is not searched."""
 
     def __init__(self, target: Target, main: MallocState, par: MallocPar, reserves: Ranges, report: Report) -> None:
         self._target, self._main, self._par = target, main, par
@@ -31,7 +32,7 @@ class MainExtents:
 
     @property
     def misalignment(self) -> int:
-        """The bytes of the arena before its first chunk: somebody may have moved the break before malloc did."""
+        """The bytes of the arena before its first chunk: other code may have moved the break to an odd address."""
         return self._start - self._par.sbrk_base
 
     def find(self) -> Ranges:
@@ -39,7 +40,10 @@ class MainExtents:
         return self._scattered() if self._main.noncontiguous else self._contiguous()
 
     def _contiguous(self) -> Ranges:
-        """Return the stretch up to where ``system_mem`` says or, failing that, to the end of the top chunk."""
+        """Return the one stretch of the arena, up to the end that ``system_mem`` gives.
+
+        If that end is impossible, the stretch ends with the top chunk.
+        """
         start, limit = self._start, self._run_end(self._start)
         by_books = self._par.sbrk_base + self._main.system_mem
         if not start <= self._main.top < limit and start < by_books <= limit:
@@ -56,7 +60,7 @@ class MainExtents:
         return [(start, min(end, limit))] if start < min(end, limit) else []
 
     def _run_end(self, address: int) -> int:
-        """Return the end of the writable memory at ``address``. The kernel may keep it as several mappings."""
+        """Return the end of the writable anonymous memory at ``address``, which may be several adjacent mappings."""
         end = address
         mapping = self._target.mappings.find(end)
         while mapping is not None and mapping.writable and mapping.anonymous:
@@ -84,10 +88,10 @@ class MainExtents:
         )
 
     def _bridged(self, of_break: Ranges, found: Ranges, missing: int) -> Ranges | None:
-        """Return ``found`` with those extents joined between which others got bytes from ``sbrk``.
+        """Return ``found`` with the first extents of the break joined; None if that does not explain the missing bytes.
 
-        While the arena was contiguous, its ``system_mem`` counted these bytes: joined are as many as make the sum
-        right.
+        Other code got the gaps between these extents from ``sbrk``. While the arena was contiguous, ``system_mem``
+        counted the gaps. Extents are joined until the gaps are exactly the ``missing`` bytes.
         """
         for before, (start, end) in zip(of_break, of_break[1:]):
             missing -= start - before[1]
@@ -96,7 +100,10 @@ class MainExtents:
         return None
 
     def _completed(self, searched: Ranges, found: Ranges, missing: int) -> Ranges | None:
-        """Return ``found`` with the one extent whose end or start a damaged chunk hides, if it makes the sum right."""
+        """Return ``found`` with the one extent that was missing or too short, if ``system_mem`` is then right.
+
+        A damaged chunk hides the start or the end of that extent.
+        """
         if missing < 0:
             return None
         hidden = self._fenced(searched, missing)
@@ -113,7 +120,10 @@ class MainExtents:
         return _native.find_fenced(self._target.space, ranges, size, self._main.top)
 
     def _topped(self, found: Ranges, missing: int) -> Ranges | None:
-        """Return ``found`` with a top chunk whose size is damaged, extended to the end that ``system_mem`` gives."""
+        """Return ``found`` with the extent of the top chunk extended to the end that ``system_mem`` gives.
+
+        This helps if the size of the top chunk is damaged.
+        """
         for place, (start, end) in enumerate(found):
             if start <= self._main.top < end:
                 high = found[place + 1][0] if place + 1 < len(found) else self._run_end(start)

@@ -1,10 +1,10 @@
-"""Find glibc's malloc without symbols: ``main_arena``, ``mp_`` and the thread caches, by their shape.
+"""Find ``main_arena``, ``mp_`` and the thread caches of glibc's malloc without symbols, by their shape.
 
-- ``main_arena`` has 127 bins, each the head of a circular list. No other data has that many in a row. Its ``next``
-  ring leads through all arenas back to itself, which also shows which of the known layouts applies.
-- ``mp_`` (``struct malloc_par``) lies within a few pages of it; its fields bound each other.
-- A thread's cache is an arena chunk of one exact size, referred to from just below the thread pointer; its counts are
-  the lengths of its lists.
+- ``main_arena`` has 127 bins, each the head of a circular list. No other data has that many list heads in a row. Its
+  field ``next`` begins a ring through all arenas, which also shows which of the known layouts applies.
+- ``mp_`` (``struct malloc_par``) lies within a few pages of ``main_arena``; its fields bound each other.
+- A thread's cache is an arena chunk of one exact size. A pointer to it lies just below the thread pointer. Its counts
+  are the lengths of its lists.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gdbheap.targets.target import Damage, Target, Thread
 
 BINS = 127
 MIN_SCORE = 10
-# Nobody sets a threshold below 4 KiB.
+# Thresholds below 4 KiB are not set in practice.
 MIN_THRESHOLD, LARGEST_THRESHOLD, LARGEST_TRIM = 4 << 10, 1 << 30, (1 << 40) - 1
 PAR_BYTES = 144
 MAX_DATA = 64 << 20
@@ -44,19 +44,19 @@ DEFAULT_ARENA_TEST = 8
 SMALL_TCACHE_BINS = 64
 MAX_TCACHE_BINS = 76
 MAX_TCACHE_COUNT = 65535
-# The number of threads that may, at once, have counted an mmapped chunk but not yet its bytes.
+# How many threads at once may have counted an mmapped chunk, but not its bytes yet.
 MAX_TORN = 8
-# At most one in this many lists of a cache may be damaged; with more, it is not a cache.
+# At most one in this many lists of a cache may be damaged. If more look damaged, the memory is not a cache.
 MAX_DAMAGED = 4
 FAST_BINS = 10
 LARGEST_LOCK, LARGEST_FLAGS = 2, 7
-# The sizes of struct heap_info: up to glibc 2.34, and later.
+# The sizes of struct heap_info: up to glibc 2.34, and in later versions.
 HEAP_INFO_SIZES = (0x20, 0x30)
 
 
 @dataclass(frozen=True)
 class MallocState:
-    """``struct malloc_state`` of one arena as read: its address, the layout that fits, and the fields that are used."""
+    """``struct malloc_state`` of one arena: its address, the layout that fits, and the fields that gdbheap uses."""
 
     address: int
     layout: dict[str, Any]
@@ -70,16 +70,16 @@ class MallocState:
 
     @property
     def noncontiguous(self) -> bool:
-        """Whether NONCONTIGUOUS_BIT is set: ``sbrk`` has failed once, and extents come from mmap."""
+        """Whether NONCONTIGUOUS_BIT is set: ``sbrk`` has failed at least once, and extents come from mmap."""
         return bool(self.flags & 2)
 
 
 @dataclass(frozen=True)
 class MallocPar:
-    """``mp_`` as read: its address, the layout that fits, and the fields that are used.
+    """glibc's ``mp_``: its address, the layout that fits, and the fields that gdbheap uses.
 
-    ``dynamic``: mmap_threshold and trim_threshold rise with each mmapped chunk that is freed; nobody has set them.
-    ``torn``: its counts of mmapped chunks disagree, as while a thread is changing them one after the other.
+    ``dynamic``: mmap_threshold and trim_threshold were not set, and rise when an mmapped chunk is freed. ``torn``: the
+    counts of mmapped chunks disagree, because a thread changes them one after the other.
     """
 
     address: int
@@ -113,7 +113,7 @@ class Tcache:
 
 
 def read_state(target: Target, address: int, layout: dict[str, Any]) -> MallocState:
-    """Return the arena at ``address``, read with ``layout``. Raises Fault."""
+    """Return the state of the arena at ``address``, read with ``layout``. Raises Fault."""
     raw = target.space.read(address, layout["size"])
 
     def word(offset: int) -> int:
@@ -130,7 +130,9 @@ def read_state(target: Target, address: int, layout: dict[str, Any]) -> MallocSt
 
 
 def ring(target: Target, address: int, layout: dict[str, Any]) -> tuple[list[MallocState], bool]:
-    """Return the arenas along ``next`` from the one at ``address`` on, and whether the ring closes."""
+    """Return the arenas that follow each other by ``next``, beginning with the one at ``address``.
+
+    Also return whether the last one points back to the first."""
     states: list[MallocState] = []
     seen: set[int] = set()
     at = address
@@ -145,15 +147,16 @@ def ring(target: Target, address: int, layout: dict[str, Any]) -> tuple[list[Mal
 
 
 def libc_first(target: Target) -> list[LoadedObject]:
-    """Return the loaded objects, those named like glibc first. A static program is its own libc."""
+    """Return the loaded objects, those named like glibc first. In a static program, the program itself contains
+    glibc."""
     return sorted(target.objects, key=lambda loaded: "libc.so" not in loaded.path and "libc-2" not in loaded.path)
 
 
 def find_main_arena(target: Target, facts: Facts) -> tuple[list[MallocState], LoadedObject]:
-    """Return all arenas, ``main_arena`` first, and the object whose data holds ``main_arena``.
+    """Return all arenas, ``main_arena`` first, and the loaded object whose data holds ``main_arena``.
 
-    Where arenas other than ``main_arena`` are damaged, the arenas that can be identified are returned. Raises
-    Unsupported."""
+    If arenas other than ``main_arena`` are damaged, only the arenas that can be identified are returned. Raises
+    Unsupported if ``main_arena`` is not found."""
     found = _fitting_ring(target) or _damaged_ring(target) or _cut_ring(target)
     if found:
         (main, *_), loaded = found
@@ -172,9 +175,10 @@ def find_main_arena(target: Target, facts: Facts) -> tuple[list[MallocState], Lo
 
 
 def _find_unused(target: Target, loaded: LoadedObject) -> MallocState | None:
-    """Return ``main_arena`` as it is before the first malloc: zeros, a ``next`` that points back, one attached thread.
+    """Return ``main_arena`` in its state before the first malloc, or None.
 
-    The allocator may never be used. An ``mp_`` near it distinguishes it from other structures that point to themselves.
+    It is then zeros, except for a ``next`` that points to itself and one attached thread. Other structures also point
+    to themselves; an ``mp_`` near it distinguishes it from them.
     """
     layouts: dict[int, list[dict[str, Any]]] = {}
     for layout in variants("glibc", "malloc_state"):
@@ -201,8 +205,8 @@ def _is_unused(machine: Machine, raw: bytes, offset: int, layout: dict[str, Any]
 
 
 def _candidates(target: Target) -> Iterator[tuple[LoadedObject, int]]:
-    """Yield the addresses where an arena's bins may begin, with the object whose data they lie in."""
-    # The first bins may be damaged, and other list heads may precede them.
+    """Yield the addresses where the bins of an arena may begin, each with the loaded object whose data holds them."""
+    # The first bins may be damaged, and list heads of other structures may precede them.
     shifts = sorted(range(-MAX_BROKEN_ENDS, MAX_BROKEN_ENDS + 1), key=abs)
     for loaded in libc_first(target):
         for start, end in loaded.writable_ranges():
@@ -211,7 +215,8 @@ def _candidates(target: Target) -> Iterator[tuple[LoadedObject, int]]:
 
 
 def _rings(target: Target) -> Iterator[tuple[list[MallocState], bool, LoadedObject]]:
-    """Yield every possible ring of arenas, whether it closes, and the object whose data holds its first arena."""
+    """Yield every possible ring of arenas, whether it closes, and the loaded object whose data holds its first
+    arena."""
     for loaded, bins in _candidates(target):
         for layout in variants("glibc", "malloc_state"):
             states, closed = ring(target, bins - layout["bins"], layout)
@@ -227,9 +232,10 @@ def _fitting_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | No
 
 
 def _damaged_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | None:
-    """Return the longest ring of arenas that their heaps confirm, although one word of one arena may be wrong.
+    """Return the longest ring of arenas in which at most one word of one arena may be wrong, or None.
 
-    The ring closes or all its arenas are sound, and ``main_arena`` is sound or all others are."""
+    Heaps confirm all its arenas but the first. The ring closes, or all its arenas are sound; and ``main_arena`` is
+    sound, or all others are."""
     found: list[tuple[tuple[bool, int], list[MallocState], LoadedObject]] = []
     for states, closed, loaded in _rings(target):
         others = list(takewhile(lambda state: _has_heap(target, state), states[1:]))
@@ -240,7 +246,7 @@ def _damaged_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | No
 
 
 def _cut_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | None:
-    """Return sound arenas of which the last one points to memory that a truncated core lacks."""
+    """Return arenas that are all sound and whose last one points to memory that a truncated core lacks, or None."""
     for states, _closed, loaded in _rings(target) if target.missing else ():
         if holds(target.missing, states[-1].next) and all(_is_plausible(target, state) for state in states):
             return states, loaded
@@ -248,7 +254,7 @@ def _cut_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | None:
 
 
 def _has_heap(target: Target, state: MallocState) -> bool:
-    """Return whether a ``heap_info``, whose first field is the arena's address, lies right before the arena."""
+    """Return whether a ``heap_info`` lies right before the arena; its first field is the arena's address."""
     with suppress(Fault):
         return state.address in (target.space.word(state.address - size) for size in HEAP_INFO_SIZES)
     return False
@@ -257,7 +263,8 @@ def _has_heap(target: Target, state: MallocState) -> bool:
 def _is_plausible(target: Target, state: MallocState) -> bool:
     """Return whether the fields of an arena have possible values.
 
-    Up to glibc 2.22 the arena's bytes (a page or more) lie where later versions count the attached threads."""
+    Later versions of glibc count the attached threads in a field in which versions up to 2.22 have the arena's bytes (a
+    page or more)."""
     initial = state.address + state.layout["bins"] - 16
     page = target.machine.page
     sane_top = state.top == initial or (state.top % 16 == 0 and state.top > page)
@@ -266,7 +273,8 @@ def _is_plausible(target: Target, state: MallocState) -> bool:
 
 
 def find_mp(target: Target, main: MallocState, loaded: LoadedObject, facts: Facts) -> MallocPar:
-    """Return ``mp_``, the place near ``main_arena`` with the best score. Raises Unsupported."""
+    """Return ``mp_``: of all places near ``main_arena``, the one with the best score. Raises Unsupported if none
+    fits."""
     candidates = ((_score(target, par, main), par) for par in _par_candidates(target, main, loaded))
     score, best = max(candidates, key=lambda pair: pair[0], default=(0, None))
     if best is None or score < MIN_SCORE:
@@ -279,7 +287,7 @@ def find_mp(target: Target, main: MallocState, loaded: LoadedObject, facts: Fact
 
 
 def _par_candidates(target: Target, main: MallocState, loaded: LoadedObject) -> Iterator[MallocPar]:
-    # Fast bins were removed in the version that last changed malloc_par (2.43).
+    # glibc 2.43 removed the fast bins and also changed malloc_par, for the last time so far.
     has_fast = main.layout["fastbinsY"] is not None
     layouts = [layout for layout in variants("glibc", "malloc_par") if layout["fast_bins"] == has_fast]
     for start, end in loaded.writable_ranges():
@@ -295,7 +303,8 @@ def _par_candidates(target: Target, main: MallocState, loaded: LoadedObject) -> 
 
 
 def _likely(machine: Machine, raw: bytes, layout: dict[str, Any]) -> set[int]:
-    """Return the places where at least one field has its usual value: no other place reaches ``MIN_SCORE``."""
+    """Return the offsets at which at least one field of ``mp_`` has its usual value. No other offset reaches
+    ``MIN_SCORE``."""
     every = machine.address_end - 1
     usual = [
         WordTest(0, every, MIN_THRESHOLD, LARGEST_TRIM),
@@ -336,12 +345,14 @@ def _parse_par(machine: Machine, raw: bytes, offset: int, address: int, layout: 
 
 
 def _score(target: Target, par: MallocPar, main: MallocState) -> int:
-    """Return how well a place fits ``mp_``: the program's break counts most, then defaults that are rarely all
-    changed."""
+    """Return how well a place fits ``mp_``.
+
+    That ``sbrk_base`` fits the program's break counts most. Fields that have their default values count too: programs
+    rarely change all of them."""
     points = (6 if _is_first_break(target, par, main) else 0) - (1 if par.torn else 0)
     points += 3 if par.top_pad == DEFAULT_TOP_PAD else 0
     points += 2 if MIN_THRESHOLD <= par.mmap_threshold <= LARGEST_THRESHOLD else 0
-    # A size and no address, or all ones, which means never.
+    # It must look like a size, not like an address, or be all ones, which means never.
     never = target.machine.address_end - 1
     points += 2 if MIN_THRESHOLD <= par.trim_threshold <= LARGEST_TRIM or par.trim_threshold == never else 0
     points += 3 if par.arena_test == DEFAULT_ARENA_TEST else 0
@@ -356,8 +367,9 @@ def _score(target: Target, par: MallocPar, main: MallocState) -> int:
 
 
 def _is_first_break(target: Target, par: MallocPar, main: MallocState) -> bool:
-    """Return whether ``sbrk_base`` can be the main arena's first byte: below top, or anywhere once extents are
-    mmapped."""
+    """Return whether ``sbrk_base`` can be the first byte of the main arena.
+
+    It must lie below the top chunk. If the arena is noncontiguous, it may lie anywhere."""
     if not main.system_mem:
         return par.sbrk_base == 0
     mapping = target.mappings.find(par.sbrk_base)
@@ -366,11 +378,11 @@ def _is_first_break(target: Target, par: MallocPar, main: MallocState) -> bool:
 
 
 def find_tcaches(target: Target, par: MallocPar, is_arena: ArenaTest) -> list[Tcache]:
-    """Return the cache of every thread that has one. The size of the cache's own chunk shows which layout applies.
+    """Return the cache of every thread that has one. The size of a cache's own chunk shows which layout applies.
 
-    ``tcache`` is a thread-local variable: it lies at the same distance from every thread pointer. Of all places that
-    look like a pointer to a cache, the distance at which most threads have one is right. A damaged cache at that
-    distance counts too.
+    ``tcache`` is a thread-local variable, so it lies at the same distance from every thread pointer. Each place that
+    looks like a pointer to a cache votes for its distance; the distance with the most votes wins. Damaged caches at
+    that distance are returned too.
     """
     if par.layout["tcache_count"] is None:
         return []
@@ -389,7 +401,7 @@ def _weight(caches: list[Tcache]) -> tuple[int, int, int]:
 
 
 class ArenaTest:
-    """A test whether an address can be in a chunk of an arena: inside the main heap or a thread's heap."""
+    """A test whether an address can lie in a chunk of an arena: in the main heap or in a thread's heap."""
 
     def __init__(self, ranges: Ranges) -> None:
         self._ranges = joined(sorted(ranges))
@@ -401,7 +413,7 @@ class ArenaTest:
 
 
 def _tcaches_of(target: Target, thread: Thread, par: MallocPar, is_arena: ArenaTest) -> Iterator[tuple[int, Tcache]]:
-    """Yield (distance from the thread pointer, cache) for every pointer in static thread-local data that may lead to a
+    """Yield (distance from the thread pointer, cache) for every word of a thread's static data that may point to its
     cache."""
     machine = target.machine
     start, end = machine.storage.data(thread.thread_pointer, TLS_BYTES)
@@ -421,7 +433,8 @@ def _read_tcache(target: Target, thread: Thread, address: int, par: MallocPar) -
     try:
         size = target.space.word(address - target.machine.word) & ~7
         for layout in variants("glibc", "tcache_perthread_struct"):
-            # A remainder too small for a chunk of its own stays with the cache's; 2.43 may round the request up twice.
+            # The cache's chunk may be larger than the request: it keeps a remainder that is too small for a chunk of
+            # its own, and 2.43 may round the request up twice.
             if layout["chunk"] <= size <= layout["largest_chunk"]:
                 return _parse_tcache(target, thread, address, layout, par.tcache_count)
     except Fault:
@@ -430,7 +443,7 @@ def _read_tcache(target: Target, thread: Thread, address: int, par: MallocPar) -
 
 
 def _parse_tcache(target: Target, thread: Thread, address: int, layout: dict[str, Any], capacity: int) -> Tcache | None:
-    """Return the cache at ``address``; None if more of it is damaged than a cache may be. Raises Fault."""
+    """Return the cache at ``address``; None if more lists are damaged than MAX_DAMAGED allows. Raises Fault."""
     if layout["remaining"] and not capacity:
         return None  # since 2.43 such a process has no caches
     number, machine = layout["counts"], target.machine
@@ -438,7 +451,7 @@ def _parse_tcache(target: Target, thread: Thread, address: int, layout: dict[str
     counts = machine.structure(f"{number}{'H' if layout['count_size'] == 2 else 'B'}").unpack_from(raw, 0)
     entries = machine.words_of(raw[layout["entries"] :])
     if layout["remaining"]:
-        # 2.42 and later count the free slots.
+        # 2.42 and later count the slots that are still empty.
         counts = tuple(capacity - left for left in counts)
     lists: list[tuple[int, int, int]] = []
     torn: list[Damage] = []
@@ -446,7 +459,7 @@ def _parse_tcache(target: Target, thread: Thread, address: int, layout: dict[str
     for index, (count, entry) in enumerate(zip(counts, entries)):
         readable = not entry or _is_entry(target, entry)
         fits = readable and 0 <= count <= capacity and (count == 0) == (entry == 0)
-        # A thread stopped inside malloc may have changed one entry and not its count yet.
+        # A thread that was stopped inside malloc may have changed an entry, but not yet its count.
         half = readable and not fits and count == (0 if entry else 1)
         if entry and (fits or half):
             lists.append((index, entry, max(count, 1)))

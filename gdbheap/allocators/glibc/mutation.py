@@ -1,11 +1,13 @@
 """Decide which damage may be a change that a thread was making inside malloc when it was stopped.
 
-An arena's bins, sizes and top are changed under its lock, or without it if the process has one thread; fast bins,
-thread caches and the counts of mmapped chunks are changed without a lock. malloc.c is one object file, so its functions
-lie side by side, between the exported functions of its neighbours. A thread is inside malloc if its program counter is
-there or, in functions of libc that malloc calls (memcpy, brk, mmap, …), if a return address from there lies on top of
-its stack. If a thread has failed inside malloc, by a fault or by abort(), nothing is excused: that thread has found the
-damage.
+An arena's bins, sizes and top are changed under the arena's lock, or without it if the process has one thread. Fast
+bins, thread caches and the counts of mmapped chunks are changed without a lock.
+
+malloc.c is one object file, so its functions lie side by side in libc, between the exported functions of neighbouring
+object files. A thread is inside malloc if its program counter is in that range. If it is in another function of libc
+that malloc calls (memcpy, brk, mmap, …), the thread is inside malloc if a return address into that range lies on top of
+its stack. If a thread has failed inside malloc, by a fault or by abort(), no damage is excused, because that thread has
+found the damage.
 """
 
 from __future__ import annotations
@@ -23,19 +25,19 @@ EXPORTED = (
     "__default_morecore", "__libc_calloc", "__libc_free", "__libc_mallinfo", "__libc_malloc", "__libc_memalign",
     "__libc_pvalloc", "__libc_realloc", "__libc_valloc",
 )  # fmt: skip
-# malloc.o has about 20 KiB of code; what is farther from malloc() belongs to another section or object.
+# malloc.o has about 20 KiB of code. Functions farther from malloc() belong to another section or object file.
 MAX_DISTANCE = 64 << 10
-# Functions that malloc calls have small frames; what runs between a failure inside malloc and the signal has large
-# ones.
+# How many words of the stack are searched. Functions that malloc calls have small frames. Between a failure inside
+# malloc and its signal, functions with large frames run.
 STACK_WORDS, STACK_WORDS_OF_FAILED = 64, 1024
 WITHOUT_LOCK = ("list of a thread cache", "link of a fast bin")
 MAX_EXCUSED = 16
 
 
 class Changes:
-    """What threads may be changing at this moment.
+    """The changes that threads may be making inside malloc.
 
-    ``inside``: the threads in malloc. It is known only if libc's file is present, which has the functions' places."""
+    ``inside``: the threads inside malloc. It is empty if libc's file, which has the functions' places, is absent."""
 
     def __init__(self, target: Target, glibc: Glibc) -> None:
         place = malloc_range(glibc.libc)
@@ -48,11 +50,11 @@ class Changes:
         self.excuses = not failed and bool(self.inside or self._locked)
 
     def explain(self, damage: Sequence[Damage], arena_of: Callable[[int], int | None]) -> list[bool]:
-        """Return for each damaged place whether it may be a half-done change.
+        """Return, for each damaged place, whether it may be a half done change.
 
-        ``arena_of`` gives the arena of a chunk's address."""
+        ``arena_of`` gives the index of the arena in which a chunk's address lies."""
         found = [self.excuses and self._explains(place, arena_of(place.address)) for place in damage]
-        # A thread leaves only a few words in an intermediate state.
+        # One thread can leave only a few words half changed.
         most = MAX_EXCUSED * max(len(self.inside), len(self._locked))
         return found if sum(found) <= most else [False] * len(found)
 
@@ -66,10 +68,10 @@ class Changes:
 
 
 def malloc_range(libc: LoadedObject) -> tuple[int, int] | None:
-    """Return a range [start, end) that contains the code of malloc.c; None if malloc() is not found.
+    """Return a range [start, end) that contains the code of malloc.c; None if malloc() is not exported.
 
-    It reaches from the exported symbol below the lowest function of malloc.c to the exported symbol above the highest.
-    Static functions of malloc.o lie in between, because the linker keeps an object's code together."""
+    The range reaches from the exported symbol below the lowest function of malloc.c to the exported symbol above the
+    highest. Static functions of malloc.o lie in between, because the linker keeps an object file's code together."""
     door = libc.symbol("malloc") if libc.exported("malloc") else None
     if door is None:
         return None
@@ -80,8 +82,7 @@ def malloc_range(libc: LoadedObject) -> tuple[int, int] | None:
 
 
 def _system_call(target: Target, pc: int) -> int | None:
-    """Return the number of the system call that a thread has just made or waits in; None if it is in none that is
-    known."""
+    """Return the number of the system call that a thread at ``pc`` has just made or waits in; None if there is none."""
     calls = target.machine.system_calls
     return calls.number(target.space.read_available(pc - calls.size, calls.size))
 

@@ -1,7 +1,7 @@
-"""Read glibc's malloc in a process that keeps running, by short reads, once a stop has located its data.
+"""Read glibc's malloc in a running process by short reads; a short stop before that located malloc's data.
 
-Words are read twice. An arena's free lists are trusted if two walks round them agree and the arena has not changed
-meanwhile. In use is then everything that is in no list and not in the top chunk, as in ``malloc_info``."""
+Words are read twice. An arena's free lists are trusted if two walks through them agree and the arena has not changed in
+between. Everything that is in no list and not in the top chunk then counts as in use, as in ``malloc_info``."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from gdbheap.targets.ranges import Ranges
 __all__ = ["ArenaNow", "MmappedNow", "RunningMalloc", "StateLayout"]
 
 TRIES = 3
-# More chunks than any list has with which malloc still works well.
+# The most chunks of a list that are followed. malloc becomes slow long before a list has that many.
 MAX_LISTED = 1 << 20
 
 
 class StateLayout(NamedTuple):
-    """The offsets of fields of ``struct malloc_state``, for the native half."""
+    """The offsets of fields in ``struct malloc_state``, for the native half."""
 
     top: int
     bins: int
@@ -36,10 +36,10 @@ class StateLayout(NamedTuple):
 
 
 class ArenaNow(NamedTuple):
-    """One arena of a running process; bytes, headers included.
+    """One arena of a running process; sizes in bytes, headers included.
 
-    ``top`` is None if the arena has no top. ``trim``: the most that ``malloc_trim(0)`` gives back (whole pages,
-    resident or not). ``in_use`` and ``trim`` are None if the lists were not followed, or changed meanwhile
+    ``top`` is None if the arena has no top chunk. ``trim``: the most that ``malloc_trim(0)`` can return (whole pages,
+    resident or not). ``in_use`` and ``trim`` are None if the lists were not followed, or if they changed meanwhile
     (``doubtful``)."""
 
     address: int
@@ -53,7 +53,7 @@ class ArenaNow(NamedTuple):
 
 @dataclass(frozen=True)
 class MmappedNow:
-    """The mmapped chunks as ``mp_`` counts them, and the most bytes they ever had.
+    """The counts of mmapped chunks in ``mp_``, and ``peak``, the most bytes that mmapped chunks ever had together.
 
     ``doubtful``: the counts changed while they were read."""
 
@@ -65,9 +65,9 @@ class MmappedNow:
 
 @dataclass(frozen=True)
 class RunningMalloc:
-    """The places of malloc's data in a process: ``main_arena`` and ``mp_`` with their layouts, and malloc's code.
+    """The addresses of malloc's data in a process: ``main_arena`` and ``mp_``, with their layouts, and malloc's code.
 
-    ``code`` is empty if it is not known."""
+    ``code`` is empty if it is unknown."""
 
     main: int
     layout: StateLayout
@@ -79,7 +79,7 @@ class RunningMalloc:
 
     @classmethod
     def of(cls, glibc: Glibc, machine: Machine) -> RunningMalloc:
-        """Build it from what a stop has located."""
+        """Build it from the addresses that were found while the process was stopped."""
         state, par = glibc.main, glibc.par
         names = ("top", "bins", "next", "system_mem", "max_system_mem", "fastbinsY", "size")
         layout = StateLayout(*(state.layout[name] for name in names))
@@ -88,9 +88,10 @@ class RunningMalloc:
         return cls(state.address, layout, par.address, par.layout["n_mmaps"], par.layout["mmapped_mem"], code, machine)
 
     def arenas(self, space: _native.Space, with_lists: bool, trusted: bool = True) -> tuple[list[ArenaNow], bool]:
-        """Return the arenas along their ring, and whether the ring closed.
+        """Return the arenas in the order of their ring, and whether the ring closed.
 
-        ``trusted``: False if even two equal reads prove nothing, as when a thread is stopped inside malloc."""
+        ``with_lists``: follow the free lists too. ``trusted``: False if even two equal reads of the lists prove
+        nothing, because a thread is stopped inside malloc."""
         found: list[ArenaNow] = []
         at, seen = self.main, set[int]()
         while at and at not in seen and len(seen) < MAX_ARENAS:
@@ -103,7 +104,9 @@ class RunningMalloc:
         return found, at == self.main
 
     def _look(self, space: _native.Space, address: int, with_lists: bool) -> _native.RunningArena | None:
-        """Read an arena, if possible at a moment when nobody changes it; None if it cannot be read."""
+        """Read the arena at ``address``; None if it cannot be read.
+
+        ``with_lists``: try several times, until the arena did not change during the read."""
         for _ in range(TRIES):
             found = _native.look_at_arena(space, address, self.layout, MAX_LISTED if with_lists else 0)
             if found is None or not with_lists or found.listed is not None:
@@ -119,8 +122,9 @@ class RunningMalloc:
         return ArenaNow(address, found.system, found.peak, found.top, in_use, trim, False)
 
     def _of_top(self, found: _native.RunningArena) -> int:
-        """Return what ``systrim`` takes of the main arena's top. ``malloc_trim`` takes nothing of another arena's
-        top."""
+        """Return how many bytes ``systrim`` returns of the main arena's top chunk.
+
+        ``malloc_trim`` returns nothing of the top chunks of other arenas."""
         beyond = (found.top or 0) - SMALLEST_CHUNK - 1
         return 0 if found.noncontiguous else max(0, self.machine.page_down(beyond))
 

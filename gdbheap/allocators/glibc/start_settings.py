@@ -1,4 +1,4 @@
-"""Read the settings of malloc that a program was started with, from environment variables or glibc's tunables."""
+"""Read the malloc settings with which a program was started, from environment variables or glibc's tunables."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ NUMBER = re.compile(r"\A[ \t]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 
 
 def setting_in(environment: dict[str, str], variable: str, tunable: str) -> tuple[str | None, str | None]:
-    """Return the value of a setting, and the name of the variable that it comes from; (None, None) if it is not set.
+    """Return the value of a setting and the name of the variable that sets it; (None, None) if it is not set.
 
-    A tunable wins: glibc reads GLIBC_TUNABLES after the other variables."""
+    A tunable wins over ``variable``, because glibc reads GLIBC_TUNABLES after the other variables."""
     if tunable in environment:
         return environment[tunable], TUNABLES
     for part in environment.get(TUNABLES, "").split(":"):

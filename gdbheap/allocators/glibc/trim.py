@@ -1,9 +1,9 @@
-"""Predict what ``malloc_trim()`` would give back: pages by glibc's own rule, and which of them are resident.
+"""Predict what ``malloc_trim()`` would return to the kernel: the pages by glibc's own rule, and how many are resident.
 
-In each arena, fast bins are merged with their free neighbours; then the whole pages inside each chunk in bins are
-released, without the chunk's header. The main arena's top chunk beyond the pad is released too, unless somebody else
-has moved the break since. The tops of other arenas stay, and so do thread caches (glibc malloc/malloc.c, ``mtrim``,
-``systrim``; the same since 2.17). Pages that ``mlock`` locked stay, except at the break.
+In each arena, fast bins are merged with their free neighbours. Then the whole pages inside each chunk of the bins are
+released, except for the chunk's header. The main arena's top chunk beyond the pad is released too, unless other code
+has moved the break since. The top chunks of other arenas stay, and so do thread caches (glibc malloc/malloc.c,
+``mtrim``, ``systrim``; unchanged since 2.17). Pages that ``mlock`` locked stay, except at the break.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gdbheap.targets.target import Target
 
 @dataclass(frozen=True)
 class ArenaTrim:
-    """What trimming one arena gives back, in bytes; None where residency is unknown."""
+    """What ``malloc_trim`` returns of one arena, in bytes; None if residency is unknown."""
 
     index: int
     address: int
@@ -34,7 +34,8 @@ class ArenaTrim:
 
 @dataclass(frozen=True)
 class Trim:
-    """The answer of ``heap trim``: what is predicted, and what an actual call gave back."""
+    """The answer of ``heap trim``: how many bytes a call is predicted to return, and how many an actual call
+    returned."""
 
     sums: ClassVar[tuple[str, ...]] = ("pages", "swapped")
     predicted: int | None
@@ -49,7 +50,7 @@ class Trim:
 
 
 def predict(target: Target, glibc: Glibc, chunks: _native.Chunks, pad: int = 0) -> Trim:
-    """Return what ``malloc_trim(pad)`` would give back."""
+    """Return what a call of ``malloc_trim(pad)`` would return to the kernel."""
     rows = _native.trim_chunks(target.machine, chunks, target.pages, target.kept)
     arenas = [
         _arena(target, glibc, index, [row for row in rows if row.arena == index], pad)
@@ -79,7 +80,8 @@ def _arena(target: Target, glibc: Glibc, index: int, rows: list[_native.Trimmed]
 
 
 def _given_at_break(target: Target, glibc: Glibc, top: tuple[int, int], pad: int) -> tuple[int, int] | None:
-    """Return the end of the main arena's top chunk that is released by moving the break; None if nothing is."""
+    """Return the range at the end of the main arena's top chunk that moving the break would release; None if there is
+    none."""
     start, end = top
     beyond = end - start - SMALLEST_CHUNK - 1
     unit = glibc.par.thp_pagesize or target.machine.page
@@ -88,8 +90,9 @@ def _given_at_break(target: Target, glibc: Glibc, top: tuple[int, int], pad: int
 
 
 def given_tops(target: Target, glibc: Glibc) -> list[int]:
-    """Return the start of each region whose top chunk malloc_trim(0) trims: the main arena's, if the break is at its
-    end."""
+    """Return the start of each stretch whose top chunk malloc_trim(0) shortens.
+
+    It is the main arena's last stretch, and only if the break is at its end."""
     unit = glibc.par.thp_pagesize or target.machine.page
     tops = [stretch for stretch in glibc.stretches if stretch.arena == 0 and stretch.top]
     return [top.start for top in tops if unit == target.machine.page and _ends_at_break(target, glibc, top.end)]
@@ -98,9 +101,9 @@ def given_tops(target: Target, glibc: Glibc) -> list[int]:
 def _ends_at_break(target: Target, glibc: Glibc, end: int) -> bool:
     """Return whether the break is at ``end``.
 
-    It is the end of the last mapping that the kernel calls the heap (there are several where a part was advised to be
-    huge). A core has no names: there the break is the end of the adjacent mappings from the first break on, unless
-    ``sbrk`` has failed once; after that ``sbrk_base`` may be a mapping of mmap."""
+    The break is the end of the last mapping that the kernel calls the heap. There are several if a part was advised to
+    be huge. A core has no names of mappings: the break is then the end of the adjacent mappings that begin at the first
+    break. If ``sbrk`` has failed once, ``sbrk_base`` may lie in a mapping of mmap, and the answer is False."""
     named = [mapping for mapping in target.mappings if mapping.path == BREAK]
     if named:
         return named[-1].end == end

@@ -1,4 +1,4 @@
-"""jemalloc as an allocator: all jemallocs of a target, preloaded, or linked into the program or a module."""
+"""jemalloc as an allocator: all jemallocs of a target, whether preloaded or linked into the program or a module."""
 
 from __future__ import annotations
 
@@ -40,15 +40,13 @@ CAUGHT = "caught inside jemalloc"
 FUNCTIONS = ("je_", "_rjem_", "mallocx")
 # A split may make three extents of one, and a merge may make one of three.
 EXTENTS_AT_ONCE = 3
-# Cache only blocks of up to 4 KiB (5.3 still accepts the name that 5.1 uses).
+# Thread caches then take only blocks of up to 4 KiB. This is the setting's name in 5.1; 5.3 still accepts it.
 SMALL_CACHES = "lg_tcache_max:12"
 GIVE_BACK = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0"
 
 
 class JemallocLibraries(SeveralAllocators):
-    """All jemallocs of one target; ``roots`` are what was located.
-
-    Raises NotInUse if there is none."""
+    """All jemallocs of one target; ``roots`` has what was located of each. Raises NotInUse if there is none."""
 
     name = NAME
     title = "jemalloc"
@@ -94,12 +92,12 @@ class JemallocLibraries(SeveralAllocators):
         self._around.facts.add(title, f"laid out as {root.form.name}", what, fit)
 
     def owner(self, index: int) -> str:
-        """Return the name of the module that contains the jemalloc with index ``index``."""
+        """Return the name of the module that contains jemalloc number ``index``."""
         return one_line(file_name(self.roots[index].module.path), NAME_LIMIT)
 
     @cached_property
     def store(self) -> _native.Jemalloc:
-        """The extents and blocks of all jemallocs."""
+        """The native store of the extents and blocks of all jemallocs."""
         given = [(root.form.name, root.address, root.bits, root.module.writable_ranges()) for root in self.roots]
         storage = thread_storage(self.target)
         found = _native.read_jemalloc(self.target.space, own_ranges(self.target), given, storage)
@@ -113,14 +111,17 @@ class JemallocLibraries(SeveralAllocators):
 
     @cached_property
     def damage(self) -> list[Damage]:
-        """The damage in extents. An extent that contradicts its class may just be getting it from a thread."""
+        """The damage in extents.
+
+        If an extent contradicts its size class, a thread may be giving it that class at the moment; the damage is then
+        transient."""
         unfit = self.store.unfit
         found = [caught(row, CAUGHT) if self._is_passing else Damage.of(row) for row in unfit] if unfit else []
         return [*map(Damage.of, self.store.damage), *found]
 
     @cached_property
     def areas(self) -> list[_native.JemallocArea]:
-        """The areas: adjacent extents and jemalloc's own memory, ascending."""
+        """The areas, ascending: runs of adjacent extents and of jemalloc's own memory."""
         return self.store.areas()
 
     @cached_property
@@ -128,7 +129,7 @@ class JemallocLibraries(SeveralAllocators):
         return {area.start: area.root for area in self.areas}
 
     def ranges(self) -> Ranges:
-        """Return all areas, including memory that jemalloc has only retained."""
+        """Return all areas, including address space that jemalloc only retains."""
         return [(area.start, area.end) for area in self.areas]
 
     def pieces(self) -> Iterable[Piece]:
@@ -144,9 +145,9 @@ class JemallocLibraries(SeveralAllocators):
         return (Drawn(area.start, area.end, f"jemalloc of {self.owner(area.root)}", self.name) for area in self.areas)
 
     def find(self, address: int) -> Block | None:
-        """Return the block at ``address``: of a slab, a large one, or another use of an extent.
+        """Return the block that holds ``address``: a slab's block, a large block, or a free or other part of an extent.
 
-        ``list`` says where a free block is kept."""
+        None if there is none. The block's ``list`` says where a free block is kept."""
         found = self.store.find(address)
         if found is None:
             return None
@@ -154,12 +155,13 @@ class JemallocLibraries(SeveralAllocators):
         return Block(found.address, found.size, found.state, self.name, found.arena, found.list, end)
 
     def own_part(self, address: int) -> str | None:
-        """Describe an address in jemalloc's own memory, or in an extent without a block; None elsewhere."""
+        """Return the use of an address in jemalloc's own memory, or in an extent without a block; None for other
+        addresses."""
         found = self.store.find(address)
         return None if found is None else f"{found.state} of jemalloc"
 
     def extent_arenas(self) -> list[ExtentArena]:
-        """Return the arenas of all jemallocs, by their numbers."""
+        """Return the arenas of all jemallocs, in the order of their numbers."""
         return [
             ExtentArena(
                 self.name, self.owner(row.root), row.arena, row.active, row.dirty, row.muzzy, row.retained, row.used,
@@ -169,11 +171,11 @@ class JemallocLibraries(SeveralAllocators):
         ]  # fmt: skip
 
     def packing(self) -> _native.Packing:
-        """Return what packing the slabs of each arena would free. A block in a thread's cache keeps its place."""
+        """Return what packing the slabs of each arena would free. Blocks in thread caches are not moved."""
         return self.store.packing(self.target.pages)
 
     def packing_of(self, arenas: int) -> _native.Packing:
-        """Return ``packing`` as if there had been only that many arenas."""
+        """Return what packing would free if the blocks had been allocated from only ``arenas`` arenas."""
         return self.store.packing(self.target.pages, arenas)
 
     @cached_property
@@ -181,7 +183,9 @@ class JemallocLibraries(SeveralAllocators):
         return self.ranges()
 
     def owner_at(self, address: int) -> str | None:
-        """Return the module whose jemalloc has ``address``; None if none has."""
+        """Return the module whose jemalloc owns ``address``; None if none does.
+
+        If the target has only one jemalloc, its module is returned for every address."""
         if len(self.roots) == 1:
             return self.owner(0)
         area = containing(self._area_ranges, address)
@@ -189,32 +193,35 @@ class JemallocLibraries(SeveralAllocators):
 
     @cached_property
     def _variables(self) -> dict[str, str | None]:
-        # Over a connection to another machine, reading a module's texts takes too long.
+        # Over a connection to another machine, reading a module's data to find the variable's name takes too long.
         roots = [] if self.target.remote else self.roots
         return {self.owner(index): variable_of(self.target, root.module) for index, root in enumerate(roots)}
 
     def variable(self, owner: str | None) -> str | None:
-        """Return the variable that the jemalloc of a module reads its settings from; None if it was not found."""
+        """Return the environment variable from which the jemalloc of the module ``owner`` reads its settings; None if
+        unknown."""
         return self._variables.get(owner or "")
 
     def variables(self) -> list[str]:
-        """Return the variables of all jemallocs: one for each prefix."""
+        """Return the environment variables from which the jemallocs read their settings; their prefixes may differ."""
         return sorted({name or PLAIN for name in self._variables.values()}) or [PLAIN]
 
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
-        """Return one setting for the variable; commas join several. For fewer arenas it is a quarter of those in
-        use."""
+        """Return the variable, with one setting as its value. Several settings can be joined by commas.
+
+        The setting for fewer arenas names a quarter of the arenas in use."""
         fewer = f"narenas:{self.fewer_arenas}"
         value = {Purpose.UNUSED: GIVE_BACK, Purpose.CACHES: SMALL_CACHES, Purpose.ARENAS: fewer}[purpose]
         return {self.variable(owner) or PLAIN: value}
 
     @cached_property
     def fewer_arenas(self) -> int:
-        """A quarter of the arenas that have slabs: by default there can be four arenas for each processor."""
+        """A quarter of the number of arenas that have slabs. By default jemalloc makes four arenas for each
+        processor."""
         return max(1, len({(row.root, row.arena) for row in self.store.class_use() if row.slabs}) // 4)
 
     def caching(self) -> Caching:
-        """Return what the thread caches of all jemallocs hold."""
+        """Return the free blocks in the thread caches of all jemallocs."""
         blocks = sum(row.cached for row in self.store.class_use())
         return Caching(sum(self.store.caches), blocks, 0, self.store.waiting())
 
@@ -223,18 +230,19 @@ class JemallocLibraries(SeveralAllocators):
         blocks.general["slabs of malloc"] = self.store
 
     def members(self, row: PinRow) -> list[Member]:
-        """Return the blocks in use of a slab."""
+        """Return the blocks in use in the slab ``row``."""
         return self.store.used_in_run(row.start)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return all free bytes: a slab stays while one of its blocks is in use; dirty and muzzy extents stay for a
-        while."""
+        """Return all free bytes with one reason.
+
+        A slab stays while one of its blocks is in use; dirty and muzzy extents stay for a while."""
         why = "in slabs of jemalloc that hold blocks in use, in threads' caches, or in extents that it keeps for later"
         return [Kept(FREE, free, why)]
 
     @cached_property
     def samples(self) -> list[_native.SampledStack]:
-        """The stacks of sampled blocks in use (``prof:true``), the stacks with the most bytes first."""
+        """The stacks that allocated the sampled blocks in use (``prof:true``), those with the most bytes first."""
         return self.store.samples(self.target.space)
 
     @cached_property
@@ -243,21 +251,22 @@ class JemallocLibraries(SeveralAllocators):
 
     @cached_property
     def _slabs_off(self) -> int:
-        """The number of slabs whose header contradicts their class or their bitmap."""
+        """The number of slabs whose header contradicts their size class or their bitmap."""
         return len(self.store.miscounted) + len(self.store.unfit)
 
     @cached_property
     def _is_passing(self) -> bool:
-        """Whether threads inside jemalloc can explain all that is inconsistent.
+        """Whether threads inside jemalloc can explain all inconsistencies, so that these are transient.
 
-        Each thread may have half changed one slab or one bin of a cache, the few extents that it splits or merges, and
-        the extents that it gives back together, which point to each other."""
+        Each thread may have half changed one slab or one bin of a cache, up to EXTENTS_AT_ONCE extents that it splits
+        or merges, and the extents that it returns together, which point to each other."""
         moving = self.store.moving
         return self._inside.excuses(max(self._slabs_off, moving.bins, -(-moving.lists // EXTENTS_AT_ONCE)))
 
     def check(self) -> Looked:
-        """Return what was checked: every extent was checked when it was read. Inconsistencies are added to
-        ``damage``."""
+        """Return how many slabs were checked, and add inconsistencies to ``damage``.
+
+        The extents were checked when they were read."""
         store, known, inside = self.store, {damage.address for damage in self.damage}, self._inside
         off = [found for found in (*store.miscounted, *store.unfinished) if found.address not in known]
         self.damage.extend(caught(found, CAUGHT) if self._is_passing else Damage.of(found) for found in off)

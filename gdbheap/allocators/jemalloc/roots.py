@@ -1,9 +1,9 @@
 """Find every jemalloc of one target without symbols: as a library, or linked into a program or a module.
 
-Several may be present. A module's static data holds the root of a tree that leads from each page to its extent, and
-extents name their pages: that proves the tree. The release and the size classes are determined from a sample of active
-extents: of a slab the size, bitmap and count of free regions must fit a known form of the structures, of a large block
-its size and class.
+A target may have several. A module's static data holds the root of a tree that leads from each page to its extent. The
+tree is proven by the extents, which name their pages. The release and the size classes are determined from a sample of
+active extents. In a slab, the size, the bitmap and the count of free regions must fit a known form of the structures;
+in a large block, the size and the class must fit.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges, joined
 from gdbheap.targets.target import Target
 
-# The bytes of a thread's storage for one module, and the largest number of modules with such storage.
+# The most bytes of thread-local data that are searched for one module of a thread, and the most modules.
 STORAGE, MAX_MODULES = 16 << 10, 512
 
 
 @dataclass(frozen=True)
 class Root:
-    """One jemalloc: the form of its structures, its tree, its module, and how well a sample of extents fits.
+    """One jemalloc: the form of its structures, its tree, its module, and how well a sample of extents fits the form.
 
-    ``address`` is the root of the tree; ``bits`` is the number of bits of the addresses that it covers."""
+    ``address``: the root of the tree. ``bits``: the number of bits of the addresses that the tree covers."""
 
     form: _native.JemallocForm
     address: int
@@ -37,10 +37,10 @@ class Root:
 
 
 def thread_storage(target: Target) -> Ranges:
-    """Return where threads may have their data of modules, ascending and disjoint.
+    """Return the ranges in which threads may have their modules' thread-local data, ascending and disjoint.
 
-    These are their static storage, and what their dtv points to (``dtv_t *`` in the second word of the thread's control
-    block, ``{value, to_free}`` for each module)."""
+    They are the static thread-local storage, and the memory to which each thread's dtv points. The dtv (``dtv_t *``) is
+    the second word of the thread's control block, and has an entry ``{value, to_free}`` for each module."""
     found, word = [], target.machine.word
     for pointer in [thread.thread_pointer for thread in target.threads if thread.thread_pointer]:
         places = [target.machine.storage.data(pointer, STORAGE)[0]]
@@ -67,7 +67,8 @@ def find_roots(target: Target) -> Iterator[Root]:
 
 
 def _best(target: Target, loaded: LoadedObject, row: _native.FoundTree) -> Root | None:
-    """Return the root with the form that fits the most extents; None if no form fits enough of them."""
+    """Return the jemalloc with the form of structures that the most extents fit; None if not enough extents fit any
+    form."""
     fits = [
         (form, _native.jemalloc_fit(target.space, form.name, row.address, row.bits))
         for form in _native.jemalloc_forms()

@@ -1,7 +1,7 @@
-"""Find the variable that a jemalloc reads its settings from when the program starts.
+"""Find the environment variable from which a jemalloc reads its settings at program start.
 
-Builds have names with a prefix of their own (``configure --with-jemalloc-prefix``): ``JE_ARROW_MALLOC_CONF`` in Arrow,
-``_RJEM_MALLOC_CONF`` in Rust. The name is a text in the module's read-only data (``JEMALLOC_CPREFIX"MALLOC_CONF"``,
+Builds may put a prefix before its name (``configure --with-jemalloc-prefix``): ``JE_ARROW_MALLOC_CONF`` in Arrow,
+``_RJEM_MALLOC_CONF`` in Rust. The name is a string in the module's read-only data (``JEMALLOC_CPREFIX"MALLOC_CONF"``,
 jemalloc.c)."""
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from gdbheap.targets.target import Target
 
 PLAIN = "MALLOC_CONF"
 NAME = re.compile(rb"(?<![0-9A-Za-z_.])([A-Z_]{0,32}MALLOC_CONF)\0")
-# Bytes read at once, bytes read of a module at most, and bytes read again because the name may cross a boundary.
+# The bytes that are read at once, the most bytes that are read of a module, and how many bytes pieces overlap, because
+# the name may cross a boundary.
 PIECE, MAX_BYTES, AGAIN = 4 << 20, 256 << 20, 64
 
 
 def variable_of(target: Target, loaded: LoadedObject) -> str | None:
-    """Return the name of the variable; None if it was not found."""
+    """Return the name of the environment variable for the jemalloc in ``loaded``; None if it was not found."""
     left = MAX_BYTES
     for mapping in loaded.mappings:
         if mapping.writable or not mapping.readable:

@@ -1,7 +1,7 @@
-"""musl's malloc since 1.2.1, mallocng, as an allocator: groups of slots of one size.
+"""musl's malloc since 1.2.1, called mallocng, as an allocator: groups of slots of one size.
 
-It is found without symbols: the first word of its context, a secret, is also the first word of each page of metadata
-that the context points to, and each group's first word points to the structure that describes the group
+It is found without symbols. The first word of its context, a secret, is also the first word of each page of metadata to
+which the context points. The first word of each group points to the structure that describes the group
 (src/malloc/mallocng/meta.h).
 """
 
@@ -48,19 +48,19 @@ PARTS = {
 
 
 def find_context(target: Target) -> tuple[LoadedObject, _native.FoundContext] | None:
-    """Return the context, and the loaded object whose static data holds it; None if there is none.
+    """Return mallocng's context, and the loaded object whose static data holds it; None if there is none.
 
-    The object is the C library, or a program that is statically linked with it."""
+    The loaded object is the C library, or a program that is statically linked with it."""
     for loaded in target.objects:
         for found in _native.find_contexts(target.space, joined(sorted(loaded.writable_ranges()))):
-            # A thread may be making or freeing one group.
+            # Each thread may be making or freeing one group, which does not fit then.
             if found.fit and found.fit + len(target.threads) >= found.groups:
                 return loaded, found
     return None
 
 
 def need_musl(around: Surroundings) -> None:
-    """Raise NotInUse if the process has glibc, which excludes other C libraries."""
+    """Raise NotInUse if the process has glibc: it can then have no other C library."""
     try:
         around.allocator(GlibcAllocator)
     except Unsupported:
@@ -69,7 +69,7 @@ def need_musl(around: Surroundings) -> None:
 
 
 class MallocngAllocator(ListingAllocator, StoreAllocator):
-    """musl's mallocng in one target; ``context`` is where ``__malloc_context`` was located.
+    """musl's mallocng in one target; ``context`` is its ``__malloc_context``.
 
     Raises NotInUse if mallocng is absent, or was never called."""
 
@@ -107,7 +107,9 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
 
     @cached_property
     def store(self) -> _native.Mallocng:
-        """The groups of mallocng. Blocks of other allocators are not included; a remark says so."""
+        """The native store of mallocng's groups.
+
+        Reading it adds a remark if there are blocks of other allocators, which are not included."""
         found = _native.read_mallocng(self.target.space, self.context.address)
         self._around.note_others(False)
         return found
@@ -116,9 +118,10 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
     def damage(self) -> list[Damage]:
         """The damage in groups and slots.
 
-        mallocng writes the header of a slot after it has released the lock. In a live process a bad header is therefore
-        transient if a thread has an address of the slot in its registers. All other bad headers are transient too if
-        they are no more than the threads with an address of metadata in registers or on the stack."""
+        In a live process a bad slot header may be transient, because mallocng writes the header after it has released
+        the lock. It is transient if a thread has an address of the slot in its registers. The other bad headers are
+        transient too if they are at most as many as the threads with an address of metadata in a register or on the
+        stack."""
         damage = self.store.damage
         broken = [row for row in damage if self.target.kind == "process" and row.what == SLOT_HEADER]
         passing = list(filter(self._is_in_hands, broken))
@@ -132,14 +135,16 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         slot = self.store.find(damage.address)
         if slot is None:
             return False
-        # The header lies before the slot.
+        # The header lies right before the slot.
         reach = range(damage.address - self.target.machine.word, damage.address + slot.size)
         return any(value in reach for thread in self.target.threads for value in thread.registers)
 
     @property
     def _inside(self) -> int:
-        """The number of threads that are in malloc or just leaving it: no other thread has an address of its
-        structures."""
+        """The number of threads that are in malloc or just leaving it.
+
+        A thread counts if an address of mallocng's structures is in its registers or on its stack: no other thread has
+        one."""
         areas = self.store.areas()
         hands = (in_hands(self.target, thread) for thread in self.target.threads)
         return sum(any(holds(areas, word) for word in words) for words in hands)
@@ -149,23 +154,25 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         return joined(sorted([*self.store.stretches(), *self.store.areas()]))
 
     def ranges(self) -> Ranges:
-        """Return the mappings of groups, the rest of modules' data that the dynamic linker donated, and the metadata
+        """Return the mappings of groups, the parts of modules' data that the dynamic linker donated, and the metadata
         pages."""
         return self._ranges
 
     def pieces(self) -> Iterable[Piece]:
-        """Yield the same memory as pieces. Adjacent groups are one piece, as there may be a million groups."""
+        """Yield the memory of ``ranges`` as pieces. Adjacent groups are one piece, because there may be a million
+        groups."""
         yield from (Piece(start, end, None) for start, end in self.store.stretches())
         yield from (Piece(start, end, OVERHEAD) for start, end in self.store.areas())
 
     def drawn(self) -> Iterable[Drawn]:
-        """Return the areas for the map, adjacent mappings joined."""
+        """Return the areas for the map, with adjacent mappings joined."""
         return (Drawn(start, end, self.title, self.name) for start, end in self.store.stretches())
 
     def find(self, address: int) -> Block | None:
-        """Return the block of a slot, with the list (bit mask) that a free block is in.
+        """Return the block of the slot that holds ``address``; None if there is none.
 
-        ``size`` is that of the slot; ``end`` is where the bytes end that the program asked for."""
+        ``list`` names the bit mask that a free block is in. ``size`` is the size of the slot. ``end`` is the end of the
+        bytes that the program asked for."""
         found = self.store.find(address)
         if found is None:
             return None
@@ -173,14 +180,14 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         return Block(found.address, found.size, found.state, self.name, None, found.list, found.end, asked=asked)
 
     def own_part(self, address: int) -> str | None:
-        """Describe an address in the unused rest of a slot, or in no slot; None elsewhere."""
+        """Return the use of an address in the unused end of a slot or outside slots; None for other addresses."""
         part = self.store.own_part(address)
         if part is not None:
             return PARTS[part]
         return "metadata of mallocng" if holds(self.store.areas(), address) else None
 
     def size_classes(self, root: int | None = None) -> list[SizeClassUse]:
-        """Return the size classes, by the sizes of slots."""
+        """Return a row for each size class; its ``size`` is the size of the class's slots."""
         asked = {row.size: row.asked for row in self.store.asked_by_class()}
         rows = self.store.classes()
         return [SizeClassUse(row.block_size, row.groups, row.used, row.free, asked[row.block_size]) for row in rows]
@@ -195,17 +202,17 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         blocks.general["slots"] = self.store
 
     def members(self, row: PinRow) -> list[Member]:
-        """Return the blocks in use of a mapping."""
+        """Return the blocks in use in the mapping ``row``."""
         return self.store.used_with(row.start)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return all free bytes: a mapping stays while one of its blocks is in use."""
+        """Return all free bytes with one reason: a mapping stays while one of its blocks is in use."""
         return [Kept(FREE, free, "in mappings of musl's malloc that hold blocks in use, or that it keeps")]
 
     def check(self) -> Looked:
-        """Return what was checked: each slot's header was read with its group.
+        """Return how many mappings and slots were checked. The headers of slots were checked when the groups were read.
 
-        What a thread inside malloc has half changed is listed as transient, which is no damage."""
+        Whatever a thread inside malloc may have half changed is added to ``damage`` as transient."""
         known = {damage.address for damage in self.damage}
         passing = [row.damage for row in self.store.misfits if row.transient and row.damage.address not in known]
         self.damage.extend(Damage.of(row, transient=True) for row in passing)

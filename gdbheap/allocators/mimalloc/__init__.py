@@ -1,1 +1,1 @@
-"""mimalloc: CPython's and the library's segments, pages and blocks."""
+"""mimalloc, both CPython's own copy and the library: its segments, pages and blocks."""

@@ -37,7 +37,7 @@ BLOCKS, SPANS, RESERVE = lines_below(FREE, "blocks", "spans", "reserve")
 
 
 class MimallocAllocator(StoreAllocator):
-    """CPython's mimalloc in one target; ``mimalloc`` is what was located. It replaces pymalloc where it is present.
+    """CPython's mimalloc in one target; ``mimalloc`` has what was located. A target that has it has no pymalloc.
 
     Raises NotAPython, NotInUse or Unsupported."""
 
@@ -78,12 +78,12 @@ class MimallocAllocator(StoreAllocator):
 
     @property
     def is_free_threaded(self) -> bool:
-        """Whether the heaps have the tags that only free-threaded builds use."""
+        """Whether mimalloc's heaps have tags, which only free-threaded builds use."""
         return self.mimalloc.is_free_threaded
 
     @property
     def store(self) -> _native.Mimalloc:
-        """The pages of the segments."""
+        """The native store of the segments' pages."""
         return self.mimalloc.blocks
 
     @property
@@ -92,57 +92,60 @@ class MimallocAllocator(StoreAllocator):
         return self.mimalloc.damage
 
     def ranges(self) -> Ranges:
-        """Return the segments, and the areas from which they are cut."""
+        """Return the segments, and the arenas from which they are cut."""
         return self.mimalloc.ranges()
 
     def pieces(self) -> Iterable[Piece]:
-        """Yield the segments, and the reserved memory outside them."""
+        """Yield the segments, and the reserved memory outside the segments."""
         yield from (Piece(segment.start, segment.end, None) for segment in self.mimalloc.segments)
         yield from (Piece(start, end, RESERVE) for start, end in self.mimalloc.reserved())
 
     def drawn(self) -> Iterable[Drawn]:
-        """Return the segments for the map. Reserved memory outside them is not drawn."""
+        """Return the segments for the map. Reserved memory outside the segments is not drawn."""
         places = sorted((segment.start, segment.end) for segment in self.mimalloc.segments)
         return (Drawn(start, end, "mimalloc's segments", self.name) for start, end in places)
 
     def find(self, address: int) -> Block | None:
-        """Return the block of a page, with the list that it is on."""
+        """Return the block of a page that holds ``address``, with its free list; None if there is none."""
         found = self.store.find(self.target.space, address)
         if found is None:
             return None
         return Block(found.address, found.size, found.state, self.name, None, found.list, found.address + found.size)
 
     def own_part(self, address: int) -> str | None:
-        """Describe an address in reserved memory, or in a segment outside its blocks; None elsewhere."""
+        """Return the use of an address in reserved memory, or in a segment outside of blocks; None for other
+        addresses."""
         if holds(self.mimalloc.reserved(), address):
             return "reserve of mimalloc"
         return "overhead of mimalloc" if holds(self.ranges(), address) else None
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
-        """Return (pointer, size) of the largest blocks in use, from the pages with blocks of such sizes."""
+        """Return (the program's pointer, size) of the largest blocks in use. Only pages with blocks of such sizes are
+        read."""
         return [(row.address, row.size) for row in self.store.largest_used(least, most)]
 
     def give(self, blocks: WalkedBlocks) -> None:
-        """Add the pages of the segments to ``blocks``; Python objects lie in no other store."""
+        """Add the pages of the segments to ``blocks``. Python objects lie in no other store."""
         blocks.own["pages"], blocks.replacing = self.store, True
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
-        """Return the holes inside segments. Reserved memory outside them holds no blocks."""
+        """Return the holes inside segments. Reserved memory outside segments has no holes, because it holds no
+        blocks."""
         return self.store.holes(max(minimum, 1))
 
     def members(self, row: PinRow) -> list[Member]:
-        """Return the blocks in use of a page."""
+        """Return the blocks in use in the page ``row``."""
         return self.store.used_in_page(row.start)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return all free bytes: a page stays while one of its blocks is in use."""
+        """Return all free bytes with one reason: a page stays while one of its blocks is in use."""
         why = "in pages of Python's mimalloc that hold blocks in use, or that it keeps for later"
         return [Kept(FREE, free, why)]
 
     def check(self) -> Looked:
-        """Return what was checked: each page's lists were followed when it was read.
+        """Return how many pages were checked. The lists of each page were checked when the page was read.
 
-        A thread inside Python's mimalloc leaves one page half changed."""
+        If a thread is inside Python's mimalloc, one page may be half changed; ``damage`` has it as transient."""
         if self.store.miscounted:
             module = self.mimalloc.root.module
             modules = [module] if module else carriers(self.target)
@@ -155,8 +158,8 @@ class MimallocAllocator(StoreAllocator):
 def is_pythons(target: Target, root: Root) -> bool:
     """Return whether a mimalloc is CPython's own copy.
 
-    It is if no library has its form, or if an object that carries CPython contains it. Segments of an unknown module
-    are taken for CPython's if the program has Python."""
+    It is if its structures have a form that no library has, or if a loaded object that contains CPython contains it. If
+    the module of the segments is unknown, they count as CPython's in a program with Python."""
     if root.form.has_map:
         return False
     known = carriers(target)

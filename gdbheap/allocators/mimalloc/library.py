@@ -1,4 +1,4 @@
-"""mimalloc as an allocator: all mimallocs of a target, preloaded, or linked into the program or a module."""
+"""mimalloc as an allocator: all mimallocs of a target, whether preloaded or linked into the program or a module."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from gdbheap.targets.target import Damage
 NAME = LineId("libmimalloc")
 USED, FREE, SLACK, OVERHEAD = lines_below(NAME, "used", "free", "slack", "overhead")
 BLOCKS, SPANS, RESERVE = lines_below(FREE, "blocks", "spans", "reserve")
-# Releases before 2.1 use another name for the setting.
+# Releases before 2.1 call the setting OLD_DELAY.
 OLD_DELAY, DELAY = "MIMALLOC_DECOMMIT_DELAY", "MIMALLOC_PURGE_DELAY"
 
 
@@ -44,7 +44,7 @@ def _delay(root: Root) -> str:
 
 
 class MimallocLibraries(SeveralAllocators):
-    """All mimallocs of one target except CPython's own; ``roots`` are what was located.
+    """All mimallocs of one target except CPython's own copy; ``roots`` has what was located of each.
 
     Raises NotInUse if there is none."""
 
@@ -94,19 +94,19 @@ class MimallocLibraries(SeveralAllocators):
         self._around.facts.add(title, f"laid out as {root.form.name}", what, fit)
 
     def owner(self, index: int) -> str:
-        """Return the name of the module that contains the mimalloc with index ``index``."""
+        """Return the name of the module that contains mimalloc number ``index``."""
         module = self.roots[index].module
         return "an unknown module" if module is None else one_line(file_name(module.path), NAME_LIMIT)
 
     @cached_property
     def store(self) -> _native.Mimalloc:
-        """The pages of all mimallocs."""
+        """The native store of the pages of all mimallocs."""
         given = [(root.form.name, root.padded, root.places) for root in self.roots]
         return _native.read_mimalloc(self.target.space, given)
 
     @cached_property
     def segments(self) -> list[_native.Segment]:
-        """Segments, arenas, and pages outside both, ascending; without those that are not completely mapped."""
+        """Segments, arenas, and pages outside both, ascending. Those that are not completely mapped are left out."""
         mapped = anonymous_ranges(self.target)
         return [row for row in self.store.segments() if row.start < row.end and is_in(mapped, row.start, row.end)]
 
@@ -123,8 +123,9 @@ class MimallocLibraries(SeveralAllocators):
 
     @cached_property
     def _cached(self) -> list[tuple[int, Ranges]]:
-        """(index of a mimalloc, the free segments in its cache). A segment inside a larger segment in use is left
-        out."""
+        """The free segments that each mimalloc caches, as (index of the mimalloc, ranges).
+
+        Cached segments inside a larger segment in use are left out."""
         mapped, taken = anonymous_ranges(self.target), sorted((one.start, one.end) for one in self.segments)
         return [
             (index, [pair for pair in root.cached if is_in(mapped, *pair) and subtract([pair], taken) == [pair]])
@@ -138,7 +139,9 @@ class MimallocLibraries(SeveralAllocators):
 
     @cached_property
     def _beside(self) -> list[tuple[int, Ranges, Ranges]]:
-        """(index of a mimalloc, its arenas' memory outside segments, its maps of pages, which lie in no arena)."""
+        """The memory of each mimalloc outside segments: (index of the mimalloc, its arenas' memory, its maps of pages).
+
+        Maps of pages lie outside the arenas."""
         taken, found = [(segment.start, segment.end) for segment in self.segments], []
         taken = sorted(taken + self._kept_segments)
         for index, root in enumerate(self.roots):
@@ -155,7 +158,7 @@ class MimallocLibraries(SeveralAllocators):
         return sorted(pair for _index, reserved, _tables in self._beside for pair in reserved)
 
     def ranges(self) -> Ranges:
-        """Return the segments and arenas, the areas from which segments are cut, and the maps of pages."""
+        """Return all memory of the mimallocs, ascending: segments, arenas, cached segments and maps of pages."""
         segments = [(segment.start, segment.end) for segment in self.segments]
         beside = [pair for _index, *both in self._beside for ranges in both for pair in ranges]
         return sorted(segments + beside + self._kept_segments)
@@ -184,7 +187,7 @@ class MimallocLibraries(SeveralAllocators):
             yield Drawn(segment.start, segment.end, title, self.name)
 
     def find(self, address: int) -> Block | None:
-        """Return the block of a page, with the list that it is on."""
+        """Return the block of a page that holds ``address``, with its free list; None if there is none."""
         found = self.store.find(self.target.space, address)
         if found is None:
             return None
@@ -194,7 +197,7 @@ class MimallocLibraries(SeveralAllocators):
         )  # fmt: skip
 
     def own_part(self, address: int) -> str | None:
-        """Describe an address in mimalloc's memory outside blocks; None elsewhere."""
+        """Return the use of an address in mimalloc's memory outside of blocks; None for other addresses."""
         if holds(self._kept_segments, address):
             return "segment that mimalloc keeps for later"
         if holds(self._reserved, address):
@@ -203,7 +206,8 @@ class MimallocLibraries(SeveralAllocators):
 
     @property
     def tells_asked(self) -> bool:
-        """Whether a mimalloc is a secure or debug build: their blocks record the size that was asked for."""
+        """Whether any mimalloc is a secure or debug build: blocks of such builds record the size that the program asked
+        for."""
         return any(root.padded for root in self.roots)
 
     def packing(self) -> _native.Packing:
@@ -211,16 +215,18 @@ class MimallocLibraries(SeveralAllocators):
         return self.store.packing(self.target.pages)
 
     def asked_sizes(self, root: int | None) -> dict[int, int] | None:
-        """Return the bytes asked for, by size of block; None unless all chosen mimallocs record them."""
+        """Return the bytes that the program asked for, by block size; None unless all chosen mimallocs record them.
+
+        ``root``: the index of the chosen mimalloc, or None for all."""
         if not all(one.padded for index, one in enumerate(self.roots) if root in (None, index)):
             return None
         return {row.size: row.asked for row in self.store.asked_by_class(self.target.space, root)}
 
     def extent_arenas(self) -> list[ExtentArena]:
-        """Return the heaps of threads; the last rows are the pages without a heap.
+        """Return the heaps of the threads. The last rows count the pages without a heap.
 
-        A page belongs to one heap, and only that heap allocates from it. Free memory outside pages belongs to all
-        heaps."""
+        A page belongs to one heap, and only that heap allocates from it. Free memory outside pages belongs to no single
+        heap."""
         return [
             ExtentArena(
                 self.name, self.owner(row.root), row.number, row.active, row.empty, 0, 0, row.used, 0, row.root,
@@ -230,7 +236,9 @@ class MimallocLibraries(SeveralAllocators):
         ]  # fmt: skip
 
     def owner_at(self, address: int) -> str | None:
-        """Return the module whose mimalloc has ``address``; None if none has."""
+        """Return the module whose mimalloc owns ``address``; None if none does.
+
+        If the target has only one mimalloc, its module is returned for every address."""
         if len(self.roots) == 1:
             return self.owner(0)
         found = next((row.root for row in self.segments if row.start <= address < row.end), None)
@@ -239,11 +247,11 @@ class MimallocLibraries(SeveralAllocators):
         return None if root is None else self.owner(root)
 
     def variables(self) -> list[str]:
-        """Return the variables for the delay after which unused memory is given back."""
+        """Return the environment variables that set the delay after which unused memory is returned."""
         return sorted({_delay(root) for root in self.roots})
 
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
-        """Return the setting that removes the delay."""
+        """Return the setting that removes the delay; empty for other purposes."""
         roots = [root for index, root in enumerate(self.roots) if self.owner(index) == owner] or self.roots
         return {_delay(roots[0]): "0"} if purpose is Purpose.UNUSED else {}
 
@@ -252,30 +260,30 @@ class MimallocLibraries(SeveralAllocators):
         blocks.general["pages of malloc"] = self.store
 
     def members(self, row: PinRow) -> list[Member]:
-        """Return the blocks in use of a page."""
+        """Return the blocks in use in the page ``row``."""
         return self.store.used_in_page(row.start)
 
     def empty(self) -> Ranges:
-        """Return pages and slices without a block in use, and cached segments, ascending.
+        """Return the pages and slices without a block in use, and the cached segments, ascending.
 
         Most of this memory may never have been touched."""
         return joined(sorted([*self.store.empty_spans(), *self._kept_segments]))
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return all free bytes: a page stays while one of its blocks is in use."""
+        """Return all free bytes with one reason: a page stays while one of its blocks is in use."""
         return [Kept(FREE, free, "in pages of mimalloc that hold blocks in use, or that it keeps for later")]
 
     @cached_property
     def _inside(self) -> Inside:
         known = [root.module for root in self.roots if root.module]
-        # Where no static data points to the segments, their module is unknown: every module is tried.
+        # If no static data points to the segments, their module is unknown, so every module is tried.
         modules = known if len(known) == len(self.roots) else self.target.objects
         return Inside.of(self, modules, FUNCTIONS, OWN_STATES)
 
     def check(self) -> Looked:
-        """Return what was checked: each page's lists were followed when it was read.
+        """Return how many pages were checked. The lists of each page were checked when the page was read.
 
-        A thread inside mimalloc leaves one page half changed."""
+        If a thread is inside mimalloc, one page may be half changed; ``damage`` has it as transient."""
         inside = self._inside
         passing = add_miscounted(self.damage, self.store.miscounted, inside)
         if passing:

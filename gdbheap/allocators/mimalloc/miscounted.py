@@ -1,4 +1,4 @@
-"""Pages of mimalloc with inconsistent counts or lists: damaged, or half changed by a thread inside mimalloc."""
+"""Report pages of mimalloc with inconsistent counts or lists: damaged, or half changed by a thread inside mimalloc."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ OWN_STATES = ("segment header", "padding")
 
 
 def add_miscounted(damage: list[Damage], found: Sequence[_native.Miscounted], inside: Inside) -> int:
-    """Add the pages that are not in ``damage`` yet.
+    """Add the pages in ``found`` to ``damage``, unless it has them already.
 
-    Return how many of them the threads ``inside`` may just be changing, each thread one page."""
+    Return how many of the added pages are transient, because the threads ``inside`` may be changing them, one page
+    each."""
     known = {row.address for row in damage}
     off = [row for row in found if row.damage.address not in known]
     passing = [row for row in off if row.passing]

@@ -1,9 +1,9 @@
 """Find every mimalloc of one target without symbols: CPython's own copy, a library, or one linked into a module.
 
-Several may be present. Up to 2.x segments lie at multiples of 32 MiB. Each gives its number of slices, a table of these
-covers it without gaps, and its cookie, once its address is taken out, is the same constant in all segments of one
-mimalloc. From 3.0 on a word of static data points to a map, whose first word points to its own end, and which has the
-page of each slice. The release is determined from a sample of pages: lists and counts must fit a known form of the
+A target may have several. Up to 2.x, segments lie at multiples of 32 MiB. Each segment states its number of slices and
+is covered without gaps by a table of slices. Its cookie xor its address is a constant for all segments of one mimalloc.
+Since 3.0, a word of static data points to a map that has the page of each slice; the map's first word points to the
+map's end. The release is determined from a sample of pages: their lists and counts must fit a known form of the
 structures.
 """
 
@@ -28,19 +28,20 @@ MAX_BLOCKS = 1 << 20
 # mi_arena_t of 2.x has {uint8_t *start; size_t block_count, field_count} within its first words.
 ARENA_WORDS = 12
 SLICES_IN_FIELD = 64
-# Maps of pages that are tried: a module has one, but hostile data can point to any number.
+# The most maps of pages that are tried: a module has one, but hostile data can point to any number.
 MAX_MAPS = 64
-# With this many entries that point to memory it is a map of pages, whatever the entries look like.
+# If this many entries point to memory, it is a map of pages, even if the pages fit no known form.
 SOME = 8
 
 
 @dataclass(frozen=True)
 class Root:
-    """One mimalloc: the form of its structures, and the addresses of its segments or of its map of pages.
+    """One mimalloc: the form of its structures, and the addresses of its segments or of its map of pages (``places``).
 
-    ``cookies``: of segments, by address; ``cookie``: the one that they share. ``cached``: segments that were freed and
-    are kept for later. ``arenas``: the areas from which segments are cut. ``module``: the one whose static data points
-    to it, or None if unknown. ``fit``: how well a sample of pages fits the form."""
+    ``cookies``: the cookies of its segments, by the segment's address. ``cookie``: the cookie that most segments share.
+    ``cached``: freed segments that mimalloc keeps for later. ``arenas``: the areas from which segments are cut.
+    ``module``: the module whose static data points to it, or None if unknown. ``fit``: how well a sample of pages fits
+    the form."""
 
     form: _native.MimallocForm
     places: list[int]
@@ -53,12 +54,12 @@ class Root:
 
     @property
     def padded(self) -> bool:
-        """Whether its blocks record the size that was asked for, as in secure and debug builds."""
+        """Whether blocks record the size that the program asked for, as in secure and debug builds."""
         return self.fit.padded > 0
 
 
 def segment_ranges(mappings: Mappings) -> Ranges:
-    """Return the mappings in which segments may lie."""
+    """Return the mappings in which segments may lie: private, anonymous, readable and writable."""
     return [
         (mapping.start, mapping.end)
         for mapping in mappings
@@ -68,7 +69,7 @@ def segment_ranges(mappings: Mappings) -> Ranges:
 
 @dataclass(frozen=True)
 class Refused:
-    """A map of pages in a module's static data that fits no known form; ``nearest`` says which form fits best."""
+    """A map of pages, in a module's static data, that fits no known form. ``nearest`` says which form fits best."""
 
     module: LoadedObject
     nearest: str
@@ -76,15 +77,16 @@ class Refused:
 
 @dataclass(frozen=True)
 class Roots:
-    """All mimallocs found, those with segments first and of these the largest first, and the maps that were
-    ``refused``."""
+    """The mimallocs of a target and the maps that were ``refused``.
+
+    ``roots``: the mimallocs with segments come first, those with the most segments at the front."""
 
     roots: list[Root]
     refused: list[Refused]
 
 
 def find_roots(target: Target) -> Roots:
-    """Return every mimalloc of a target."""
+    """Return every mimalloc of a target, and the maps of pages that fit no known form."""
     found = [_placed(target, root) for root in _with_segments(target)]
     maps = list(_with_maps(target))
     roots = [each for each in maps if isinstance(each, Root)]
@@ -95,7 +97,7 @@ def find_roots(target: Target) -> Roots:
 
 
 def _with_segments(target: Target) -> list[Root]:
-    """Return the mimallocs with segments, one for each cookie, each in the form that fits it best."""
+    """Return the mimallocs with segments, one for each cookie. Each gets the form that the most of its pages fit."""
     ranges, forms = segment_ranges(target.mappings), defaultdict(list)
     for form in _native.mimalloc_forms():
         if not form.has_map:
@@ -106,7 +108,7 @@ def _with_segments(target: Target) -> list[Root]:
         rows = [row for row in known if row.used]
         cookies = Counter(row.cookie for row in rows if row.tiles)
         for cookie in cookies:
-            # Where the cookie is right and the table is wrong, the table is damaged.
+            # If the cookie is right and the table is wrong, the table is damaged.
             places = {row.address: row.cookie for row in rows if row.cookie == cookie}
             root = _best(target, alike, list(places))
             if root is not None:
@@ -124,13 +126,13 @@ def _with_segments(target: Target) -> list[Root]:
 
 
 def _best(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> Root | None:
-    """Return the root with the form that fits the most pages; None if no form fits any page."""
+    """Return the mimalloc with the form that the most pages fit; None if no page fits any form."""
     root = _nearest(target, forms, places)
     return root if root.fit.fit else None
 
 
 def _nearest(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> Root:
-    """Return the root with the form that fits the most pages; if none fits a page, that with the most entries in
+    """Return the mimalloc with the form that the most pages fit, or else with the form that has the most entries in
     use."""
     fits = [(form, _native.mimalloc_fit(target.space, form.name, places)) for form in forms]
     form, fit = max(fits, key=lambda pair: (_pages(pair[1]), pair[1].entries))
@@ -138,15 +140,17 @@ def _nearest(target: Target, forms: list[_native.MimallocForm], places: list[int
 
 
 def _pages(fit: _native.FormFit) -> float:
-    """Return the number of pages that a form fits.
+    """Return how many pages fit a form.
 
-    For a map it is extrapolated from the sample to all pages that the form finds: another form may fit the whole sample
-    but find only some pages."""
+    For a map, the number is extrapolated from the sample to all pages that the form finds: a form may fit the whole
+    sample and yet find only some of the pages."""
     return fit.placed * fit.fit / max(fit.pages, 1) if fit.entries else fit.fit
 
 
 def _placed(target: Target, root: Root) -> Root:
-    """Return the root with its arenas, and the module whose static data has one of its heaps or points to an arena."""
+    """Return ``root`` with its arenas and its module.
+
+    The module is the loaded object whose static data holds one of its heaps or points to one of its arenas."""
     owners = _native.mimalloc_owners(target.space, root.form.name, root.places)
     module = next(filter(None, (target.object_of(owner) for owner in owners if owner)), None)
     arenas: dict[int, tuple[int, LoadedObject]] = {}
@@ -160,7 +164,7 @@ def _placed(target: Target, root: Root) -> Root:
 
 
 def _arenas_of(target: Target, loaded: LoadedObject, places: list[int], anonymous: Ranges) -> Iterator[tuple[int, int]]:
-    """Yield [start, end) of the areas from which some segments are cut: static data has pointers to their structs."""
+    """Yield [start, end) of the areas from which segments are cut; pointers to their structs are in static data."""
     machine, own = target.machine, loaded.writable_ranges()
     for _address, raw in windows(target.space, loaded):
         for word in set(machine.words_of(raw)):
@@ -177,7 +181,8 @@ def _is_own_page(target: Target, word: int) -> bool:
 def _arena_at(target: Target, place: int, places: list[int], anonymous: Ranges) -> Iterator[tuple[int, int]]:
     """Yield the area whose ``mi_arena_t`` is at ``place``, if there is one. Raises Fault.
 
-    The offsets of its numbers differ between releases; the numbers prove each other."""
+    The offsets of its fields differ between releases; the fields are recognised because their numbers confirm each
+    other."""
     machine = target.machine
     words = machine.words_of(target.space.read(place, ARENA_WORDS * machine.word))
     for start, blocks, fields in zip(words, words[1:], words[2:]):
@@ -194,16 +199,16 @@ def anonymous_ranges(target: Target) -> Ranges:
 
 
 def is_in(ranges: Ranges, start: int, end: int) -> bool:
-    """Return whether one of ``ranges`` (disjoint) contains all of [start, end)."""
+    """Return whether one of the disjoint ``ranges`` contains all of [start, end)."""
     found = containing(ranges, start)
     return found is not None and end <= found[1]
 
 
 def _joined(roots: list[Root]) -> list[Root]:
-    """Return the roots, with single segments joined to the root whose damaged cookie they seem to have.
+    """Return the roots, with a root of only one segment joined to the root to which the segment seems to belong.
 
-    Such a segment has a cookie of its own. The other root has the same form, and is the only one that fits; no module
-    is known to own the segment alone."""
+    Such a segment seems to have a damaged cookie. It is joined if exactly one other root has the same form, and if no
+    other module is known to own the segment."""
     found: list[Root] = []
     for root in roots:
         of_same = [other for other in found if other.form.name == root.form.name]
@@ -221,7 +226,7 @@ def _joined(roots: list[Root]) -> list[Root]:
 
 
 def _with_maps(target: Target) -> Iterator[Root | Refused]:
-    """Yield the mimallocs with a map of pages that static data points to, and the maps that fit no form."""
+    """Yield the mimallocs whose map of pages static data points to, and the maps that fit no known form."""
     forms = [form for form in _native.mimalloc_forms() if form.has_map]
     seen: set[int] = set()
     for loaded in target.objects:
@@ -238,9 +243,9 @@ def _with_maps(target: Target) -> Iterator[Root | Refused]:
 
 
 def _is_enough(fit: _native.FormFit, threads: int) -> bool:
-    """Return whether a form finds a page for nearly each entry of a map, and nearly all sampled pages fit it.
+    """Return whether a form finds a page for nearly every entry of a map, and nearly all sampled pages fit the form.
 
-    Another layout may fit a few pages by chance. Each thread may just be changing one page."""
+    A few pages may fit another layout by chance. Each thread may be changing one page, which does not fit then."""
     is_placed = _are_few(max(0, fit.entries - fit.placed), fit.placed, threads)
     return fit.fit > 0 and is_placed and _are_few(fit.pages - fit.fit, fit.fit, threads)
 

@@ -1,6 +1,6 @@
-"""Read CPython's mimalloc in a process that keeps running: its segments are searched anew each time.
+"""Read CPython's mimalloc in a running process. Its segments are searched anew each time.
 
-Each thread changes the counts of its own pages without a lock: in a busy process a few pages are always changing."""
+Each thread changes the counts of its own pages without a lock, so in a busy process a few pages are always changing."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ __all__ = ["RunningMimalloc", "SegmentsNow"]
 
 @dataclass(frozen=True)
 class SegmentsNow:
-    """The segments at one moment: their number, their bytes, and their pages with blocks.
+    """The segments at one moment: their number, their bytes, and the number of their pages that hold blocks.
 
-    ``classes``: the pages by size of block. ``odd``: the number of tables of pages or counts that were not believed."""
+    ``classes``: the pages, grouped by the size of their blocks. ``odd``: how many tables of pages or counts were not
+    believed."""
 
     segments: int
     bytes: int
@@ -31,21 +32,20 @@ class SegmentsNow:
 
 @dataclass(frozen=True)
 class RunningMimalloc:
-    """The layout of a process's segments."""
+    """The layout of the mimalloc segments of a process, to read them while it runs."""
 
     form: _native.MimallocForm
     machine: Machine
 
     @classmethod
     def of(cls, mimalloc: Mimalloc, machine: Machine) -> RunningMimalloc:
-        """Build it from what a stop has located."""
+        """Build it from the mimalloc that was located while the process was stopped."""
         return cls(mimalloc.root.form, machine)
 
     def now(self, space: _native.Space, mappings: Mappings, is_there: Callable[[int], bool]) -> SegmentsNow:
-        """Return the segments as they are now.
+        """Return the segments as they are now. Raises KeyboardInterrupt.
 
-        ``is_there``: whether the page of an address is in memory; no other page is touched. Raises
-        KeyboardInterrupt."""
+        ``is_there``: returns whether the page of an address is in memory; other pages are not touched."""
         ranges = list(self._candidates(mappings, is_there))
         rows = _native.find_segments(space, ranges, self.form.name)
         found = [row.address for row in rows if row.used and row.tiles]
@@ -57,7 +57,9 @@ class RunningMimalloc:
 
     @staticmethod
     def _candidates(mappings: Mappings, is_there: Callable[[int], bool]) -> Iterator[tuple[int, int]]:
-        """Yield the multiples of a segment's size in anonymous memory whose first page is in memory."""
+        """Yield the ranges of anonymous memory where a segment can lie, if their first page is in memory.
+
+        They begin at multiples of a segment's size."""
         for start, end in segment_ranges(mappings):
             for address in range(-(-start // SEGMENT) * SEGMENT, end, SEGMENT):
                 if is_there(address):

@@ -1,4 +1,5 @@
-"""CPython's own mimalloc at one stop: in free-threaded builds, and with ``PYTHONMALLOC=mimalloc`` since 3.13."""
+"""CPython's own mimalloc in a stopped process: free-threaded builds use it, others with ``PYTHONMALLOC=mimalloc``
+(3.13)."""
 
 from __future__ import annotations
 
@@ -15,8 +16,7 @@ TAGS = ("PyMem", "objects", "objects of the collector", "objects of the collecto
 
 
 class Mimalloc:
-    """The mimalloc at ``root``, or the largest one of the target. The constructor raises Unsupported if there is
-    none."""
+    """One mimalloc: the one at ``root``, or the largest one of the target. Raises Unsupported if there is none."""
 
     def __init__(self, target: Target, facts: Facts, root: Root | None = None) -> None:
         found = root or next((root for root in find_roots(target).roots if not root.form.has_map), None)
@@ -46,12 +46,13 @@ class Mimalloc:
 
     @property
     def is_free_threaded(self) -> bool:
-        """Whether the interpreter is free-threaded: then its objects have another header, and each heap of a thread a
+        """Whether the interpreter is free-threaded. Its objects have another header, and each heap of a thread has a
         tag."""
         return self.root.form.tagged
 
     def purpose(self, tag: int) -> str:
-        """Return the purpose of the heap with this tag; builds with the global lock have one heap."""
+        """Return the purpose of the heap with this tag. In builds with the global lock, each thread has only one
+        heap."""
         if not self.is_free_threaded:
             return "all"
         return TAGS[tag] if tag < len(TAGS) else f"tag {tag}"

@@ -1,7 +1,7 @@
-"""musl's malloc before 1.2.1, oldmalloc, as an allocator: chunks between headers.
+"""musl's malloc before 1.2.1, called oldmalloc, as an allocator: chunks between headers.
 
-It is found without symbols by its 64 bins, whose lists lead back to themselves (src/malloc/malloc.c). Nothing points to
-its heaps: a heap begins with a chunk whose predecessor is not in use, and its chunks follow one another up to an end
+It is found without symbols by its 64 bins, whose lists lead back to their heads (src/malloc/malloc.c). No pointer leads
+to its heaps: a heap begins with a chunk whose predecessor is not in use, and its chunks follow one another up to an end
 chunk.
 """
 
@@ -43,7 +43,7 @@ USED, FREE, OVERHEAD = lines_below(NAME, "used", "free", "overhead")
 
 
 def find_mal(target: Target) -> tuple[LoadedObject, int] | None:
-    """Return ``mal``, and the loaded object whose static data holds it; None if it is not found."""
+    """Return the loaded object whose static data holds ``mal``, and the address of ``mal``; None if it is not found."""
     for loaded in target.objects:
         for found in _native.find_bins(target.space, joined(sorted(loaded.writable_ranges()))):
             return loaded, found
@@ -61,7 +61,7 @@ def _is_newer(around: Surroundings) -> bool:
 class OldmallocAllocator(ListingAllocator):
     """musl's malloc up to 1.2.0 in one target; ``mal`` is the address of its bins.
 
-    Raises NotInUse if it is absent, or was never called."""
+    Raises NotInUse if this malloc is absent, or was never called."""
 
     name = NAME
     title = "musl malloc (before 1.2.1)"
@@ -91,7 +91,9 @@ class OldmallocAllocator(ListingAllocator):
 
     @cached_property
     def store(self) -> _native.Oldmalloc:
-        """The chunks. Blocks of other allocators are not included; a remark says so."""
+        """The native store of the chunks.
+
+        Reading it adds a remark if there are blocks of other allocators, which are not included."""
         data = joined(sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges()))
         ranges = self._around.outside(subtract(self._around.anonymous(), data), OldmallocAllocator)
         found = _native.read_oldmalloc(self.target.space, self.mal, ranges, data)
@@ -100,18 +102,20 @@ class OldmallocAllocator(ListingAllocator):
 
     @cached_property
     def damage(self) -> list[Damage]:
-        """The damage in chunk headers. Up to one chunk for each thread may be missing from the bins, or be in them too
-        early."""
+        """The damage in chunk headers and bins.
+
+        Each thread may be moving one chunk to or from a bin. If at most as many chunks are in the wrong place, these
+        are transient."""
         is_passing = len(self.store.unbinned) <= len(self.target.threads)
         found = [Damage.of(row) for row in self.store.damage]
         return found + [Damage.of(row, transient=is_passing) for row in self.store.unbinned]
 
     def ranges(self) -> Ranges:
-        """Return heaps, mappings of one chunk, and the rest of modules' data that the dynamic linker donated."""
+        """Return heaps, mappings of a single chunk, and the parts of modules' data that the dynamic linker donated."""
         return joined(self.store.regions())
 
     def pieces(self) -> Iterable[Piece]:
-        """Return the same regions, each as a piece."""
+        """Return the heaps, mappings and donated parts, each as a piece."""
         return (Piece(start, end, None) for start, end in self.store.regions())
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
@@ -120,26 +124,26 @@ class OldmallocAllocator(ListingAllocator):
         return sweep.add_blocks(self.target.space, self.store, start, owners)
 
     def drawn(self) -> Iterable[Drawn]:
-        """Return the areas for the map, adjacent mappings joined."""
+        """Return the areas for the map, with adjacent mappings joined."""
         return (Drawn(start, end, self.title, self.name) for start, end in self.ranges())
 
     def find(self, address: int) -> Block | None:
-        """Return the chunk that holds ``address``; its address is the program's pointer."""
+        """Return the chunk that holds ``address``; its own address is the program's pointer. None if there is none."""
         found = self.store.find(address)
         if found is None:
             return None
         return Block(found.address, found.size, found.state, self.name, None, None, found.end)
 
     def own_part(self, address: int) -> str | None:
-        """Describe an address before a chunk or between chunks; None elsewhere."""
+        """Return the use of an address before a chunk or between chunks; None for other addresses."""
         return "header of oldmalloc" if any(start <= address < end for start, end in self.ranges()) else None
 
     def used_sizes(self) -> list[tuple[int, int]]:
-        """Return (size with header, number in use) of the chunks."""
+        """Return (size with the header, number of chunks in use) for each size."""
         return [(row.size, row.used) for row in self.store.sizes() if row.used]
 
     def free_sizes(self) -> list[tuple[int, int]]:
-        """Return (size with header, number of free chunks) of the chunks."""
+        """Return (size with the header, number of free chunks) for each size."""
         return [(row.size, row.free) for row in self.store.sizes() if row.free]
 
     def give(self, blocks: WalkedBlocks) -> None:
@@ -147,21 +151,23 @@ class OldmallocAllocator(ListingAllocator):
         blocks.general["chunks of musl"] = self.store
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Return the pins. Heaps have none: they are never returned. In a mapping its one block pins nothing else."""
+        """Return no pins: heaps are never returned, and a mapping of its own holds only one chunk."""
         return _native.pins(self.target.machine, self.store, self.target.pages, kept, [], minimum, most)
 
     def members(self, row: PinRow) -> list[Member]:
-        """Return the block of a mapping."""
+        """Return the block in the mapping ``row``."""
         block = self.find(row.end - 1)
         alike = self.store.first_used(block.size, block.size, sys.maxsize) if block is not None else []
         return [found for found in alike if row.start <= found.address < row.end]
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return all free bytes: heaps are never returned."""
+        """Return all free bytes with one reason: heaps are never returned."""
         return [Kept(FREE, free, "in heaps of musl's malloc, which it never gives back")]
 
     def check(self) -> Looked:
-        """Return what was checked: each chunk's header against the next one's, and the free chunks against the bins."""
+        """Return how many regions and chunks were checked.
+
+        Each chunk's header was compared with the next chunk's, and the free chunks were compared with the bins."""
         if any(row.transient for row in self.damage):
             self._around.note("oldmalloc-moving")
         return Looked(

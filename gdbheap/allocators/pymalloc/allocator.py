@@ -33,7 +33,7 @@ MAX_DAMAGE = 1000
 
 
 class PymallocAllocator(StoreAllocator):
-    """pymalloc in one target; ``pymalloc`` is what was located. Raises NotAPython or Unsupported."""
+    """pymalloc in one target; ``pymalloc`` has what was located. Raises NotAPython or Unsupported."""
 
     name = NAME
     title = "Python's pymalloc"
@@ -60,12 +60,12 @@ class PymallocAllocator(StoreAllocator):
 
     @property
     def interpreter(self) -> LoadedObject | None:
-        """The object whose static data has the lists of pools."""
+        """The loaded object whose static data has the lists of pools."""
         return self.pymalloc.module
 
     @property
     def store(self) -> _native.Pools:
-        """The store of pools."""
+        """The native store of the pools."""
         return self.pymalloc.pools
 
     @property
@@ -82,11 +82,11 @@ class PymallocAllocator(StoreAllocator):
         return (Piece(start, end, None) for start, end in self.ranges())
 
     def drawn(self) -> Iterable[Drawn]:
-        """Return the arenas for the map, adjacent arenas joined."""
+        """Return the arenas for the map, with adjacent arenas joined."""
         return (Drawn(start, end, "pymalloc's arenas", self.name) for start, end in joined(sorted(self.ranges())))
 
     def find(self, address: int) -> Block | None:
-        """Return the block of a pool, with the number of its arena."""
+        """Return the block of a pool that holds ``address``, with the number of its arena; None if there is none."""
         row = self.store.find(self.target.space, address)
         if row is None:
             return None
@@ -97,14 +97,15 @@ class PymallocAllocator(StoreAllocator):
         return next((arena.number for arena in self.pymalloc.arenas if 0 <= address - arena.address < size), None)
 
     def own_part(self, address: int) -> str | None:
-        """Describe an address in an arena that is in no block: a pool header, or memory outside the pools; None
-        elsewhere."""
+        """Return the use of an address in an arena but in no block: a pool's header, or memory outside of pools.
+
+        None for other addresses."""
         if not any(start <= address < end for start, end in self.ranges()):
             return None
         return f"overhead of pymalloc arena {self._arena_at(address)}"
 
     def structures(self) -> dict[int, str]:
-        """Return the tables of arenas, by address."""
+        """Return the tables of arenas, as {address: purpose}."""
         return {state.table: "pymalloc's table of arenas" for state in self.pymalloc.states}
 
     def give(self, blocks: WalkedBlocks) -> None:
@@ -113,20 +114,20 @@ class PymallocAllocator(StoreAllocator):
             blocks.own["pools"] = self.store
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
-        """Return runs of adjacent free pools, and of adjacent free blocks in one pool."""
+        """Return the runs of adjacent free pools, and of adjacent free blocks in one pool."""
         fits = minimum <= (self.pymalloc.arena_size or 0)
         return self.store.holes(self.target.space, max(minimum, 1)) if fits else []
 
     def members(self, row: PinRow) -> list[Member]:
-        """Return the blocks in use of an arena."""
+        """Return the blocks in use in the arena ``row``."""
         return _native.used_blocks(self.target.space, self.store, row.start, row.blocks)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return all free bytes: an arena is released only when it is empty."""
+        """Return all free bytes with one reason: an arena is released only when it is empty."""
         return [Kept(FREE, free, "in pymalloc's arenas, which go back only as a whole")]
 
     def check(self) -> Looked:
-        """Check every pool: its header, its free blocks, its place on the lists."""
+        """Check every pool: its header, its free blocks, and its place on the lists."""
         known = {damage.address for damage in self.damage}
         rows = self.store.verify(self.target.space, MAX_DAMAGE)
         self.damage.extend(Damage.of(row) for row in rows if row.address not in known)

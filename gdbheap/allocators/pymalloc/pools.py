@@ -1,8 +1,8 @@
-"""CPython's pymalloc at one stop, found without symbols and without knowing the version.
+"""CPython's pymalloc in a stopped process, found without symbols and without the interpreter's version.
 
-``usedpools`` is an array of list heads, one for each size class. The pools on its lists show the pool size; the table
-``arenas`` is the one that fits every pool's ``arenaindex``. An interpreter may also run without pymalloc
-(``PYTHONMALLOC=malloc``): then every list is empty. Since 3.12 subinterpreters may have pools and arenas of their own.
+``usedpools`` is an array of list heads, one for each size class. The pools on its lists show the pool size. The table
+``arenas`` is the one that fits the ``arenaindex`` of every pool. If an interpreter runs without pymalloc
+(``PYTHONMALLOC=malloc``), every list is empty. Since 3.12 a subinterpreter may have its own pools and arenas.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges, subtract
 from gdbheap.targets.target import Damage, Target
 
-# The pool size for a pymalloc that holds nothing: any value works.
+# The pool size that is passed on if pymalloc holds nothing; any value works.
 NO_POOL_SIZE = 4 << 10
-# How many places that pools point to are tried; the places with the most pointers come first.
+# Pools of other interpreters point to their list heads. At most this many such places are tried, those with the most
+# pointers first.
 MAX_INTERPRETERS = 4 << 10
 
 
 @dataclass(frozen=True)
 class ArenaRow:
-    """An arena, as it is passed to the native half. ``carved``: where its pools end so far (``pool_address``)."""
+    """An arena, as the native half takes it. ``carved``: where the pools made so far end (``pool_address``)."""
 
     number: int
     index: int
@@ -40,9 +41,9 @@ class ArenaRow:
 class Pymalloc:
     """pymalloc in one target. The constructor raises NotAPython or Unsupported.
 
-    ``states``: one for each interpreter with pools of its own, the main interpreter first. It is empty if pymalloc is
-    not in use; then ``pool_size`` and ``arena_size`` are None. ``outside``: returns the parts of ranges that malloc
-    does not own.
+    ``states``: one for each interpreter with its own pools, the main interpreter first. ``states`` is empty if pymalloc
+    is not in use; then ``pool_size`` and ``arena_size`` are None. ``outside``: a function that returns the parts of
+    ranges that malloc does not own.
     """
 
     def __init__(self, target: Target, facts: Facts, outside: Callable[[Ranges], Ranges]) -> None:
@@ -61,7 +62,8 @@ class Pymalloc:
         self.pools = self._read_pools()
 
     def _find_usedpools(self) -> ListHeads:
-        """Return the first ``usedpools`` with pools or, without any, the first empty one. Raises Unsupported."""
+        """Return the first ``usedpools`` whose lists have pools; if there is none, the first empty one. Raises
+        Unsupported."""
         tried: list[str] = []
         idle: ListHeads | None = None
         for loaded in python_first(self.target):
@@ -90,9 +92,9 @@ class Pymalloc:
                 yield ListHeads(run.address, classes, loaded), run.pairs
 
     def _is_empty(self, heads: ListHeads) -> bool:
-        """Return whether every list is its own head, in an object that carries CPython.
+        """Return whether all lists are empty, in a loaded object that may contain CPython.
 
-        Another array of 32 or 64 heads would lie in no such object."""
+        A list is empty if it points to its own head. In another object, an array of 32 or 64 heads is not usedpools."""
         words = self.target.space.read(heads.address, 16 * heads.classes)
         own = b"".join((heads.address + 16 * index - 16).to_bytes(8, "little") * 2 for index in range(heads.classes))
         return words == own and heads.module in carriers(self.target)
@@ -111,7 +113,8 @@ class Pymalloc:
         return states
 
     def _other_heads(self, main: PoolState, outside: Callable[[Ranges], Ranges]) -> list[ListHeads]:
-        """Return the list heads of other interpreters: pools point to them."""
+        """Return the list heads of interpreters other than the main one. Pools that lie in anonymous memory point to
+        them."""
         own = [pair for loaded in self.target.objects for pair in loaded.writable_ranges()]
         size = main.arena_size
         own += [(arena.address, arena.address + size) for arena in main.arenas]
@@ -143,12 +146,14 @@ class Pymalloc:
 
     @property
     def in_use(self) -> bool:
-        """Whether pymalloc has handed out a block that is still in use."""
+        """Whether any block of pymalloc is in use."""
         return bool(self.states)
 
     @property
     def free_pools(self) -> int:
-        """``unused pools`` of ``sys._debugmallocstats()``: the sum of ``nfreepools``, carved or not."""
+        """The number of free pools, including pools not made yet: ``unused pools`` of ``sys._debugmallocstats()``.
+
+        It is the sum of ``nfreepools`` over all arenas."""
         return sum(arena.nfreepools for arena in self.arenas)
 
     def ranges(self) -> Ranges:

@@ -1,7 +1,8 @@
-"""Read pymalloc in a process that keeps running: its table of arenas, and the headers of its pools.
+"""Read pymalloc in a running process: its table of arenas, and the headers of its pools.
 
-The table is read twice, and the pointer to it once more after that: the table moves when it grows. A pool's header is
-four words, changed by one thread under the interpreter's lock: in a busy process a few headers are always changing."""
+The table is read twice. Afterwards the pointer to it is read again, because the table moves when it grows. A pool's
+header is four words, changed by one thread under the interpreter's lock, so in a busy process a few headers are always
+changing."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ FIRST_SLOTS = 16
 
 @dataclass(frozen=True)
 class PoolsNow:
-    """The arenas of all interpreters with the counts of their pools, from the table of arenas.
+    """The arenas of all interpreters with the counts of their pools, from the tables of arenas.
 
-    ``doubtful``: the table changed while it was read."""
+    ``doubtful``: a table changed while it was read."""
 
     arenas: list[ArenaObject]
     doubtful: bool
@@ -37,13 +38,14 @@ class PoolsNow:
 
     @property
     def free_pools(self) -> int:
-        """The number of pools that hold no block, carved or not: "unused pools" of ``sys._debugmallocstats``."""
+        """The number of pools that hold no block, including pools not made yet: "unused pools" of
+        ``sys._debugmallocstats``."""
         return sum(arena.nfreepools for arena in self.arenas)
 
 
 @dataclass(frozen=True)
 class ClassesNow:
-    """The size classes, from the pools' headers. ``odd``: headers that could not be read, or not be believed."""
+    """The size classes, counted from the pools' headers. ``odd``: how many headers could not be read or believed."""
 
     classes: Sequence[_native.SizeClass]
     odd: int
@@ -51,7 +53,7 @@ class ClassesNow:
 
 @dataclass(frozen=True)
 class _Table:
-    """Where the pointer to a table of arenas is, and where the table's length is, or None if unknown."""
+    """The address of the pointer to a table of arenas, and the address of the table's length (None if unknown)."""
 
     pointer: int
     count_at: int | None
@@ -63,7 +65,7 @@ class _Table:
 
 @dataclass(frozen=True)
 class RunningPymalloc:
-    """The places of the arena tables of a process's interpreters, and the sizes of its pools and arenas."""
+    """The addresses of the arena tables of a process's interpreters, and the sizes of its pools and arenas."""
 
     tables: list[_Table]
     pool_size: int
@@ -73,7 +75,7 @@ class RunningPymalloc:
 
     @classmethod
     def of(cls, pymalloc: Pymalloc, machine: Machine) -> RunningPymalloc | None:
-        """Make a reader of the arenas that were located while the process was stopped; None if there are no pools
+        """Build it from the pymalloc that was located while the process was stopped; None if pymalloc has no pools
         yet."""
         if pymalloc.pool_size is None or pymalloc.arena_size is None:
             return None
@@ -94,7 +96,8 @@ class RunningPymalloc:
         return PoolsNow(arenas, doubtful)
 
     def _read(self, space: _native.Space, table: _Table) -> tuple[bytes, bool]:
-        """Return a table's bytes, and whether two reads gave the same bytes at the same place. Raises Fault."""
+        """Return a table's bytes, and whether two reads found the table at the same address with the same bytes. Raises
+        Fault."""
         raw, is_same = b"", False
         for _ in range(TRIES):
             place, count = self._place(space, table)
@@ -105,15 +108,15 @@ class RunningPymalloc:
         return raw, is_same
 
     def _place(self, space: _native.Space, table: _Table) -> tuple[int, int | None]:
-        """Return the table's address, and its number of slots, or None if unknown. Raises Fault."""
+        """Return the table's address and its number of slots (None if unknown). Raises Fault."""
         count = None if table.count_at is None else min(space.u32(table.count_at), MAX_ARENAS)
         return space.word(table.pointer), count
 
     def _rows(self, space: _native.Space, place: int, count: int | None) -> bytes:
-        """Return the bytes of a table. Raises Fault.
+        """Return the bytes of the table at ``place``, of ``count`` slots. Raises Fault.
 
-        A table of unknown length is read as far as its slots look valid. It has 16 slots, and doubles when it grows;
-        two such parts in a row without an arena are taken for memory behind the table."""
+        If ``count`` is None, the table is read as far as its slots look valid. A table has 16 slots at first and
+        doubles when it grows. Two of these parts in a row without an arena count as memory behind the table."""
         layout = self.machine.structure(ARENA_OBJECT)
         if count is not None:
             return space.read(place, count * layout.size)
@@ -135,7 +138,8 @@ class RunningPymalloc:
                 yield ArenaObject(first + index, index, address, pool_address, free, total)
 
     def classes(self, space: _native.Space, now: PoolsNow) -> ClassesNow:
-        """Return the size classes of these arenas: this reads every pool's header. Raises KeyboardInterrupt."""
+        """Return the size classes of the arenas in ``now``. This reads every pool's header. Raises
+        KeyboardInterrupt."""
         rows = [ArenaRow(row.number, row.index, row.address, row.pool_address, self.arena_size) for row in now.arenas]
         pools = _native.read_pools(space, rows, self.pool_size, self.alignment)
         return ClassesNow(pools.classes(), len(pools.damage))

@@ -1,4 +1,4 @@
-"""Find one ``usedpools`` and the table of arenas that belongs to it: the same search from CPython 2.7 to 3.15."""
+"""Find a ``usedpools`` and the table of arenas that belongs to it. The search is the same from CPython 2.7 to 3.15."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ MAX_ARENAS = 1 << 22
 MAX_ARENA_POOLS = 512
 SLOTS_AT_ONCE = 4 << 10
 SAMPLES = 64
-# Since 3.12 struct _obmalloc_state holds usedpools, and after it the pointer to the table.
+# Since 3.12 usedpools is the first field of struct _obmalloc_state, and the pointer to the table lies at this offset.
 STATE_TABLE = 512
 
 
 @dataclass(frozen=True)
 class ArenaObject:
-    """``struct arena_object`` of an arena that exists.
+    """An arena that exists, from its ``struct arena_object``.
 
-    ``index`` is its place in its own table; ``number`` is unique among all tables."""
+    ``index``: its place in its own table. ``number``: its number among the arenas of all tables."""
 
     number: int
     index: int
@@ -42,7 +42,7 @@ class ArenaObject:
 
 
 class PoolSample(NamedTuple):
-    """A pool in use, and the index of its arena from the pool's header."""
+    """The address of a pool in use, and the index of its arena according to the pool's header."""
 
     pool: int
     arenaindex: int
@@ -58,25 +58,28 @@ class ListHeads:
 
     @property
     def alignment(self) -> int:
-        """The step between size classes in bytes: pymalloc serves requests of up to 512 bytes."""
+        """The difference between neighbouring size classes in bytes. The largest class has 512 bytes."""
         return 512 // self.classes
 
     def has_pools(self, target: Target) -> bool:
-        """Return whether pools are listed, each on the list of its class and of a known size. glibc's bins fail this
-        test."""
+        """Return whether the lists have pools, each on the list of its own class and of a known size.
+
+        glibc's bins, which look similar, fail this test."""
         pools = self.listed(target, 4)
         return bool(pools) and all(
             szidx == index and self.pool_size(target, pool) in POOL_SIZES for index, pool, szidx in pools
         )
 
     def pool_size(self, target: Target, pool: int) -> int:
-        """Return the pool's size: ``maxnextoffset`` is the last offset at which a block fits, and the pool ends one
-        block later."""
+        """Return the size of the pool at ``pool`` in bytes.
+
+        ``maxnextoffset`` is the last offset at which a block fits, so the pool ends one block later."""
         szidx, _next, most = target.machine.structure("III").unpack(target.space.read(pool + 36, 12))
         return int(most + (szidx + 1) * self.alignment)
 
     def listed(self, target: Target, most: int) -> list[tuple[int, int, int]]:
-        """Return (class, pool, szidx) of up to ``most`` pools on each list."""
+        """Return (class, pool, szidx) for up to ``most`` pools of each list. ``szidx`` is the class in the pool's
+        header."""
         found: list[tuple[int, int, int]] = []
         for index in range(self.classes):
             head = self.address + 16 * index - 16
@@ -93,10 +96,10 @@ class ListHeads:
 
 
 class PoolState:
-    """The arenas that belong to one ``usedpools`` with pools on it. Raises Unsupported if they are not found.
+    """The arenas that belong to one ``usedpools`` whose lists have pools. Raises Unsupported if they are not found.
 
-    ``first``: the number of its first arena. ``count_at``: the address of the length of the table of arenas, or None if
-    that was not found.
+    ``first``: the number for its first arena. ``count_at``: the address of the length of the table of arenas, or None
+    if it was not found.
     """
 
     def __init__(self, target: Target, heads: ListHeads, facts: Facts, first: int = 0) -> None:
@@ -113,18 +116,19 @@ class PoolState:
 
     @property
     def is_struct(self) -> bool:
-        """Whether it is laid out as ``struct _obmalloc_state``; then other interpreters may have one of their own."""
+        """Whether it is part of a ``struct _obmalloc_state``. If so, other interpreters may have such a struct too."""
         return self.table_pointer == self.heads.address + STATE_TABLE
 
     @property
     def arena_size(self) -> int:
-        """The arena size, from the most pools in one arena. An arena that is not aligned to the pool size loses a
-        pool."""
+        """The arena size in bytes: the power of two that holds the most pools of any arena.
+
+        An arena that is not aligned to the pool size has one pool less than fit into its size."""
         most = max((arena.ntotalpools for arena in self.arenas), default=0)
         return 1 << max(0, (most * self.pool_size - 1).bit_length())
 
     def _sample_pools(self) -> list[PoolSample]:
-        """Return some pools in use."""
+        """Return at most SAMPLES pools in use."""
         listed = self.heads.listed(self.target, SAMPLES // self.heads.classes + 1)
         return [PoolSample(pool, self.target.space.u32(pool + 32)) for _, pool, _ in listed][:SAMPLES]
 
@@ -135,7 +139,8 @@ class PoolState:
         return sizes.pop()
 
     def _find_table(self, samples: Sequence[PoolSample]) -> tuple[int, int]:
-        """Return the address of the table of arenas, and the address of the pointer to it. Raises Unsupported."""
+        """Return the address of the table of arenas, and the address of the pointer to it. Raises Unsupported if not
+        found."""
         state = self.heads.address + STATE_TABLE
         ranges = [(state, state + self.target.machine.word)] + self.heads.module.writable_ranges()
         homes = [(m.start, m.end) for m in self.target.mappings if m.anonymous and m.private and m.writable]
@@ -151,7 +156,10 @@ class PoolState:
         )
 
     def _count(self) -> int:
-        """Return ``maxarenas``: it lies right before ``arenas`` up to 3.11, and right after it since 3.12."""
+        """Return ``maxarenas``, the number of slots in the table of arenas.
+
+        It lies right before ``arenas`` up to 3.11, and right after it since 3.12. If neither place fits, return the
+        number of slots that look valid."""
         for offset in (-self.target.machine.word, self.target.machine.word):
             try:
                 count = self.target.space.u32(self.table_pointer + offset)
@@ -169,7 +177,8 @@ class PoolState:
         return self._plausible_count()
 
     def _fits(self, count: int) -> bool:
-        """Return whether the table is mapped, every slot is valid, and no arena follows the table."""
+        """Return whether the table has ``count`` slots: it is mapped, every slot is valid, and no arena follows after
+        them."""
         if not self.target.space.contains(self.table, count * self._layout.size):
             return False
         if count & (count - 1) and count % 16:
@@ -177,8 +186,9 @@ class PoolState:
         return count == self._plausible_count(count) and not any(self._slots(count, self._plausible_count()))
 
     def _plausible_count(self, most: int = MAX_ARENAS) -> int:
-        """Return the number of slots in a row that look valid. One too many does no harm: an empty slot has no
-        address."""
+        """Return the number of slots in a row, at most ``most``, that look valid.
+
+        One slot too many does no harm, because an empty slot has no address."""
         count = 0
         for address in self._slots(0, most):
             if address is None:
@@ -187,8 +197,9 @@ class PoolState:
         return count
 
     def _slots(self, first: int, end: int) -> Iterator[int | None]:
-        """Yield the address in each slot: 0 for an empty slot, None for an invalid one. Ends where memory cannot be
-        read."""
+        """Yield the address in each slot from ``first`` to ``end``: 0 for an empty slot, None for an invalid one.
+
+        It ends where memory cannot be read."""
         size = self._layout.size
         for start in range(first, end, SLOTS_AT_ONCE):
             count = min(SLOTS_AT_ONCE, end - start)
@@ -206,7 +217,8 @@ class PoolState:
 
 
 def is_slot(slot: tuple[int, ...]) -> bool:
-    """Return whether the fields of a ``struct arena_object`` have possible values. An empty one has no address."""
+    """Return whether the fields of a ``struct arena_object`` have possible values. In an empty slot the address is
+    0."""
     address, pool_address, free, total = slot[:4]
     if address == 0:
         return True

@@ -1,5 +1,4 @@
-"""tcmalloc of gperftools as an allocator: all tcmallocs of a target, preloaded or linked into the program or a
-module."""
+"""gperftools' tcmalloc as an allocator: all tcmallocs of a target, preloaded or linked into the program or a module."""
 
 from __future__ import annotations
 
@@ -40,15 +39,13 @@ SPANS, TRANSFER, CACHES, PAGES, RETURNED = lines_below(FREE, "spans", "transfer"
 METADATA, REST = lines_below(OVERHEAD, "metadata", "rest")
 CAUGHT = "caught inside tcmalloc"
 FUNCTIONS = ("tc_", "tcmalloc::", "TCMalloc", "MallocExtension", "MallocHook", "SpinLock", "base::internal::SpinLock")
-# The highest release rate, 10, returns one page for each hundred that are freed: that is no remedy.
+# Setting RELEASE_RATE is no remedy: the highest rate, 10, returns only one page for each hundred that are freed.
 AT_ONCE, RELEASE_RATE = "TCMALLOC_AGGRESSIVE_DECOMMIT", "TCMALLOC_RELEASE_RATE"
 CACHE_BYTES = "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES"
 
 
 class TcmallocLibraries(SeveralAllocators):
-    """All tcmallocs of one target; ``roots`` are what was located.
-
-    Raises NotInUse if there is none."""
+    """All tcmallocs of one target; ``roots`` has what was located of each. Raises NotInUse if there is none."""
 
     name = NAME
     title = "tcmalloc"
@@ -96,12 +93,12 @@ class TcmallocLibraries(SeveralAllocators):
         self._around.facts.add(title, f"laid out as gperftools from 2.7 on, pages of {root.page >> 10} KiB", what, fit)
 
     def owner(self, index: int) -> str:
-        """Return the name of the module that contains the tcmalloc with index ``index``."""
+        """Return the name of the module that contains tcmalloc number ``index``."""
         return one_line(file_name(self.roots[index].module.path), NAME_LIMIT)
 
     @cached_property
     def store(self) -> _native.Tcmalloc:
-        """The spans and blocks of all tcmallocs."""
+        """The native store of the spans and blocks of all tcmallocs."""
         given = [(root.address, root.page, root.module.writable_ranges()) for root in self.roots]
         found = _native.read_tcmalloc(self.target.space, own_ranges(self.target), given)
         for index, caches in enumerate(found.caches):
@@ -119,7 +116,7 @@ class TcmallocLibraries(SeveralAllocators):
 
     @cached_property
     def areas(self) -> list[_native.TcmallocArea]:
-        """The areas: adjacent spans and tcmalloc's own memory, ascending."""
+        """The areas, ascending: runs of adjacent spans and of tcmalloc's own memory."""
         return self.store.areas()
 
     @cached_property
@@ -127,7 +124,7 @@ class TcmallocLibraries(SeveralAllocators):
         return {area.start: area.root for area in self.areas}
 
     def ranges(self) -> Ranges:
-        """Return all areas, including pages that were given back."""
+        """Return all areas, including pages that were returned to the kernel."""
         return [(area.start, area.end) for area in self.areas]
 
     def pieces(self) -> Iterable[Piece]:
@@ -143,23 +140,26 @@ class TcmallocLibraries(SeveralAllocators):
         return (Drawn(area.start, area.end, f"tcmalloc of {self.owner(area.root)}", self.name) for area in self.areas)
 
     def find(self, address: int) -> Block | None:
-        """Return the block at ``address``, or another use of a span. ``list`` says where a free block is kept."""
+        """Return the block that holds ``address``, or another use of a span; None if there is none.
+
+        The block's ``list`` says where a free block is kept."""
         found = self.store.find(address)
         if found is None:
             return None
         return Block(found.address, found.size, found.state, self.name, None, found.list, found.address + found.size)
 
     def own_part(self, address: int) -> str | None:
-        """Describe an address in tcmalloc's own memory, or in a span without a block; None elsewhere."""
+        """Return the use of an address in tcmalloc's own memory, or in a span without a block; None for other
+        addresses."""
         found = self.store.find(address)
         return None if found is None else f"{found.state} of tcmalloc"
 
     def packing(self) -> _native.Packing:
-        """Return what packing all spans with several blocks would free. A block in a cache keeps its place."""
+        """Return what packing the spans that hold several blocks would free. Blocks in caches are not moved."""
         return self.store.packing(self.target.pages)
 
     def free_caches(self) -> list[FreeCache]:
-        """Return the central lists, the transfer caches and each thread's cache, of all tcmallocs."""
+        """Return the central lists, the transfer caches and each thread's cache of all tcmallocs."""
         lists: Counter[tuple[int, str]] = Counter()
         for row in self.store.sizes():
             lists[row.root, "central"] += row.listed
@@ -177,24 +177,27 @@ class TcmallocLibraries(SeveralAllocators):
         return self.ranges()
 
     def owner_at(self, address: int) -> str | None:
-        """Return the module whose tcmalloc has ``address``; None if none has."""
+        """Return the module whose tcmalloc owns ``address``; None if none does.
+
+        If the target has only one tcmalloc, its module is returned for every address."""
         if len(self.roots) == 1:
             return self.owner(0)
         area = containing(self._area_ranges, address)
         return None if area is None else self.owner(self._root_at[area[0]])
 
     def variables(self) -> list[str]:
-        """Return the variables, which are the same in all builds."""
+        """Return the environment variables for tcmalloc's settings, which are the same in all builds."""
         return [AT_ONCE, RELEASE_RATE, CACHE_BYTES]
 
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
-        """Return the settings that return free pages at once, or limit all thread caches to an eighth of the
-        default."""
+        """Return the setting that returns free pages at once, or that limits thread caches; empty for fewer arenas.
+
+        The limit is an eighth of the default, for all thread caches together. tcmalloc has no arenas."""
         found = {Purpose.UNUSED: {AT_ONCE: "1"}, Purpose.CACHES: {CACHE_BYTES: str(4 << 20)}}
         return found.get(purpose, {})
 
     def caching(self) -> Caching:
-        """Return what the caches of all tcmallocs hold, transfer caches included."""
+        """Return the free blocks in the caches of all tcmallocs, including transfer caches."""
         sizes, sums = self.store.sizes(), self.store.sums()
         caches = sum(count or 0 for count in self.store.caches)
         blocks = sum(row.cached + row.transfer for row in sizes)
@@ -205,12 +208,13 @@ class TcmallocLibraries(SeveralAllocators):
         blocks.general["spans of malloc"] = self.store
 
     def members(self, row: PinRow) -> list[Member]:
-        """Return the blocks in use of a span."""
+        """Return the blocks in use in the span ``row``."""
         return self.store.used_in_run(row.start)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return all free bytes: a span stays while one of its blocks is in use or in a cache; free pages stay for a
-        while."""
+        """Return all free bytes with one reason.
+
+        A span stays while one of its blocks is in use or in a cache; free pages stay for a while."""
         why = "in spans of tcmalloc that hold blocks in use, in its caches, or in pages that it keeps for later"
         return [Kept(FREE, free, why)]
 
@@ -219,9 +223,10 @@ class TcmallocLibraries(SeveralAllocators):
         return Inside.of(self, [root.module for root in self.roots], FUNCTIONS)
 
     def check(self) -> Looked:
-        """Return what was checked: every span was checked when it was read.
+        """Return how many spans were checked. They were checked when they were read.
 
-        A thread inside tcmalloc leaves one span, or one list of free blocks, half changed."""
+        If a thread is inside tcmalloc, one span or one list of free blocks may be half changed; ``damage`` has it as
+        transient."""
         store, known, inside = self.store, {damage.address for damage in self.damage}, self._inside
         off = [found for found in (*store.miscounted, *store.broken) if found.address not in known]
         passing = inside.excuses(max(len(store.miscounted), len(store.broken)))

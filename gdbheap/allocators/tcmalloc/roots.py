@@ -1,8 +1,8 @@
 """Find every tcmalloc (gperftools) of one target without symbols: as a library, or linked into a program or a module.
 
-A module's static data holds the root of a map that leads from each page to its span, and spans name their pages: that
-proves the map. The block sizes are a table in the same data. Spans prove it: their free blocks and their count of
-allocated blocks must add up to the blocks that have room.
+A module's static data holds the root of a map that leads from each page to its span. The map is proven by the spans,
+which name their pages. The block sizes are in a table in the same data. The table is proven by the spans too: their
+free blocks and their count of allocated blocks must add up to the number of blocks that fit into them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ __all__ = ["Root", "find_roots"]
 
 @dataclass(frozen=True)
 class Root:
-    """One tcmalloc: its map of pages, the bytes of a ``page``, its module, and how well a sample of spans fits."""
+    """One tcmalloc: the ``address`` of its map of pages, the bytes of a ``page``, its module, and how well its spans
+    fit."""
 
     address: int
     page: int
@@ -31,7 +32,7 @@ class Root:
 def find_roots(target: Target) -> Iterator[Root]:
     """Yield every tcmalloc of the target, at most one for each module.
 
-    Of several page sizes the one that fits the most spans is chosen."""
+    If several page sizes are possible, the one that the most sampled spans fit is chosen."""
     anonymous = own_ranges(target)
     for loaded in target.objects:
         data = loaded.writable_ranges()

@@ -1,1 +1,1 @@
-"""Shared by the answers: the owner of each byte, names of blocks, paths, records."""
+"""What the answers share: the owner of each byte, names of blocks, paths from roots, and records."""

@@ -1,4 +1,4 @@
-"""Bytes of blocks in use that are not resident: the program never wrote to them, or the kernel swapped them out."""
+"""Find the bytes of blocks in use that are not resident: never written by the program, or swapped out by the kernel."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ __all__ = [
 # Smaller blocks share their pages, so only the largest MOST blocks of each allocator are checked.
 MIN_BYTES, MOST = 16 << 10, 50_000
 MAX_HEADER = 32
-# Of a long chain of dominators only both ends are read.
+# Of a longer chain of dominators, only both ends are read.
 MAX_OF_CHAIN = 1000
 
 K = TypeVar("K", bound=Hashable)
 
 
 class BlockBytes(NamedTuple):
-    """A block in use, by the program's pointer, and the number of its bytes that count, such as the absent ones."""
+    """A block in use, by the program's pointer, and how many of its bytes are absent or shared."""
 
     address: int
     bytes: int
 
 
 def absent_blocks(heap: Heap) -> Iterator[BlockBytes]:
-    """Yield the blocks with bytes that are not resident; none if residency is unknown."""
+    """Yield the blocks with bytes that are not resident, and the number of these bytes; none if residency is
+    unknown."""
     pages = heap.target.pages
     if pages is None or heap.target.refusal is not None:
         return
@@ -45,7 +46,8 @@ def absent_blocks(heap: Heap) -> Iterator[BlockBytes]:
 
 
 def absent_memory(heap: Heap) -> Iterator[BlockBytes]:
-    """Yield what ``absent_blocks`` yields, and the memory that objects mapped."""
+    """Yield the blocks of ``absent_blocks``, and the memory that objects mapped, with the bytes that are not
+    resident."""
     yield from absent_blocks(heap)
     pages = heap.target.pages
     if pages is None:
@@ -62,9 +64,9 @@ def shared_memory(heap: Heap) -> Iterator[BlockBytes]:
 
 
 def absent_by(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
-    """Return how many bytes of each row are not resident.
+    """Return, for each row of an answer, how many bytes of its blocks are not resident.
 
-    ``row_of`` gives the row of a block from its node in the graph, None for a block without a row.
+    ``row_of`` maps a block's node in the graph to its row, or to None if the block has no row.
     """
     graph, found = heap.references.graph, Counter[K]()
     for block in absent_memory(heap):
@@ -76,15 +78,18 @@ def absent_by(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
 
 
 def absent_under(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
-    """Return how many bytes that each row retains are not resident.
+    """Return, for each row of an answer, how many of the bytes that it retains are not resident.
 
-    ``row_of`` gives the row of a node, None for a node without a row.
+    ``row_of`` maps a node of the graph to its row, or to None if the node has no row.
     """
     return _under(heap, row_of, absent_memory(heap))
 
 
 def shared_under(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
-    """Return how many bytes that each row retains are shared mappings; ``row_of`` as in ``absent_under``."""
+    """Return, for each row of an answer, how many of the bytes that it retains are in shared mappings.
+
+    ``row_of`` is as in ``absent_under``.
+    """
     return _under(heap, row_of, shared_memory(heap))
 
 

@@ -1,4 +1,4 @@
-"""Bytes of objects and their buffers that are not resident, by type."""
+"""Count the bytes of objects and their buffers that are not resident, by type."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gdbheap.heap import Heap
 
 __all__ = ["absent_kinds", "absent_of"]
 
-# Fewer absent bytes than this are not assigned to types, as that needs a second pass over the heap.
+# Fewer absent bytes than this are not assigned to types, because that takes a second pass over the heap.
 MIN_ABSENT_BYTES = 1 << 20
 
 
 def absent_kinds(heap: Heap) -> Counter[tuple[str, str | None]]:
-    """Return how many bytes of the blocks of each role and type (``describing.BlockKind``) are not resident."""
+    """Return how many bytes of blocks are not resident, by (role, type) as in ``describing.BlockKind``."""
     blocks = list(absent_blocks(heap))
     found: Counter[tuple[str, str | None]] = Counter()
     if sum(block.bytes for block in blocks) >= MIN_ABSENT_BYTES:
@@ -28,9 +28,9 @@ def absent_kinds(heap: Heap) -> Counter[tuple[str, str | None]]:
 
 
 def absent_of(heap: Heap, pattern: str | None, with_buffers: bool = False) -> int:
-    """Return how many bytes of the objects of types that match ``pattern`` are not resident.
+    """Return how many bytes of objects are not resident, for the types that match ``pattern``.
 
-    ``with_buffers`` adds the blocks that they own to their own blocks.
+    ``with_buffers``: count also the blocks that the objects own.
     """
     return sum(
         size

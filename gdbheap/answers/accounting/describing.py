@@ -1,4 +1,4 @@
-"""Describe a used block in a few words: the object in it, the object that owns it, or what its bytes look like."""
+"""Describe a block in use in a few words: the object in it, the object that owns it, or what its bytes look like."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ OBJECT, SPARE, REACHED, STRUCTURE, UNKNOWN, CACHED = (
 
 @dataclass(frozen=True)
 class BlockKind:
-    """What a block is, regardless of which block it is: equal for blocks that are the same thing.
+    """What a block is; blocks with the same contents have equal kinds.
 
-    ``role``: "object", "object on a free list", a buffer's role for the object that owns it (such as "items"),
+    ``role``: "object", "object on a free list", what the object that owns the block uses it for (such as "items"),
     "reached" from data of a library, "structure" of an allocator, "cached" (free, in a thread's cache), or "unknown".
-    ``type``: the object's or its owner's. ``library``: the one whose data points to it, or "threads".
+    ``type``: the type of the object or of the owner. ``library``: the library whose data points to the block, or
+    "threads". ``look``: what its bytes look like.
     """
 
     role: str
@@ -35,7 +36,7 @@ class BlockKind:
     look: str | None = None
 
     def text(self, owner: int | None = None) -> str:
-        """Return a few words, with the address of the owner if given."""
+        """Return the kind in a few words, with the owner's address if it is given."""
         place = "" if owner is None else f" at {owner:#x}"
         if self.role == OBJECT:
             return str(self.type)
@@ -52,8 +53,8 @@ class BlockKind:
 class Described:
     """What a block is, and the address of its owner.
 
-    The owner is an object, or a word of a library's data that points to the block. ``variable`` is the static variable
-    that contains the word, None if no symbol names it.
+    The owner is an object, or a word of a library's data that points to the block. ``variable``: the static variable
+    that contains this word, or None if no symbol names it.
     """
 
     kind: BlockKind
@@ -65,7 +66,10 @@ class Described:
 
 
 def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool = True) -> dict[int, Described]:
-    """Return what each used block (user address, size) is, by user address. ``draws`` as for ``Heap.owners_of``."""
+    """Return what each block in use is: {user address: description}. ``blocks``: (user address, size) of each block.
+
+    ``draws`` is as for ``Heap.owners_of``.
+    """
     found = _structures(heap)
     objects = heap.python.objects_or_none
     unknown = [block for block in dict.fromkeys(blocks) if block[0] not in found]
@@ -76,7 +80,7 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool =
         others = [at for at, _size in unknown if at not in held or may_be_buffer(heap, at, held[at])]
         owners = heap.python.owners_of(others, draws)
         reached = [address for address, owner in owners.items() if owner is not None and owner.type is None]
-        # The kind of a block says more than which library points to it.
+        # If a block has a known kind, the kind says more than the library that points to the block.
         named = {address for address, kind in zip(reached, _kinds(heap, reached)) if kind is not None}
         found.update(
             (address, _owned(heap, owner))
@@ -90,11 +94,11 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool =
 
 
 def may_be_buffer(heap: Heap, start: int, found: Found) -> bool:
-    """Return whether the block at ``start`` may be a buffer, although it looks like the object ``found``.
+    """Return whether the block at ``start`` may be some object's buffer, although it looks like the object ``found``.
 
-    Then its owner must be searched first. A buffer looks like an object on a free list if its first words are zero and
-    a class. It looks like a live object if they are a pointer and a class, or if the word before the object is no valid
-    link, as in the rest of a text that lies where an object was.
+    If so, its owner must be searched first. A buffer looks like an object on a free list if it begins with a zero word
+    and a class, and like a live object if it begins with a pointer and a class. A live object of the collector has a
+    valid link before it; the rest of a text that lies where an object was has none.
     """
     word, find = heap.target.space.word, heap.target.mappings.find
     if not found.alive or find(word(found.address)) is not None:
@@ -105,9 +109,9 @@ def may_be_buffer(heap: Heap, start: int, found: Found) -> bool:
 
 
 def looks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> list[str]:
-    """Return for each block (user address, size) what its own bytes look like.
+    """Return, for each block (user address, size), what its bytes look like.
 
-    This is one of PLAIN_LOOKS, a C++ object of a class, or a kind from ``heap.known_structures``.
+    This is one of PLAIN_LOOKS, a C++ object with its class, or a kind from ``heap.known_structures``.
     """
     found = _native.look_at(heap.target.space, blocks, heap.target.mappings.ranges())
     addresses = [address for address, _size in blocks]
@@ -131,7 +135,7 @@ def _owned(heap: Heap, owner: Owner) -> Described:
 def variable_of(heap: Heap, owner: Owner | None) -> str | None:
     """Return the static variable of a library that points to a block, with the library's name.
 
-    None for other owners, and if no symbol names it.
+    None if the block has another owner, or if no symbol names the variable.
     """
     if owner is None or owner.type is not None or owner.role in (INTERPRETER, THREADS):
         return None
@@ -140,7 +144,7 @@ def variable_of(heap: Heap, owner: Owner | None) -> str | None:
 
 
 def _structures(heap: Heap) -> dict[int, Described]:
-    """Return the blocks of the allocators' own structures."""
+    """Return the blocks that the allocators made for themselves, by address."""
     return {
         address: Described(BlockKind(STRUCTURE, look=what))
         for allocator in heap.allocators

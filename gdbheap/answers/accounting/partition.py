@@ -1,9 +1,9 @@
-"""Assign each byte and each page of the address space to an owner. The owners are the leaves of the ledger.
+"""Assign each byte and each page of the address space to an owner: a leaf of the ledger's tree of lines.
 
-Each byte belongs to its owner, so a line's resident bytes never exceed the line. In addition each whole page belongs to
-one of the owners that touch it, in this order (the last wins): free memory, reserves, tops, an allocator's own
-overhead, other memory, shared memory, stacks, files, blocks in use. So the whole pages of a free line are completely
-free.
+Each byte belongs to one owner, so a line never has more resident bytes than bytes. In addition, each whole page belongs
+to one of the owners that have bytes in it. In this order, the last one wins: free memory, reserves, tops, an
+allocator's own overhead, other memory, shared memory, stacks, files, blocks in use. So the whole pages of a line for
+free memory are completely free.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from gdbheap.host.procfs import BREAK
 from gdbheap.targets.mappings import Mapping
 from gdbheap.targets.ranges import Ranges, joined, subtract, within
 
-# Ascending: a later owner gets a page that both touch. Blocks in use and unknown memory come after these.
+# Of two owners with bytes in a page, the later one gets the page. Blocks in use and unknown memory come after these.
 EMPTY = (State.FREE, State.RESERVED, State.TOP, State.OVERHEAD)
 REST = LineId("other.rest")
-"""Other memory without a known owner."""
+"""Memory whose owner is unknown."""
 STACKS, ENDED_STACKS = LineId("stacks"), LineId("ended-stacks")
-"""Stacks of threads, and stacks of ended threads, which the C library keeps for new ones."""
+"""Stacks of threads, and stacks of ended threads, which the C library keeps for new threads."""
 SHARED, FILES, OTHER = LineId("shared"), LineId("file"), LineId("other")
-"""Shared memory, all files, and all other memory. The last two have lines below them."""
+"""Shared memory, all files, and all other memory. FILES and OTHER are split into the lines that follow."""
 CODE, DATA, READ_ONLY, SHARED_FILES = lines_below(FILES, "text", "data", "readonly", "shared")
-"""The lines below files. SHARED_FILES are files on a disk with shared mappings: writes reach the file."""
+"""The lines below FILES. SHARED_FILES are shared mappings of files on a disk: writes reach the file."""
 OF_KERNEL, OF_ALLOCATOR, OF_RUNTIME = lines_below(OTHER, "kernel", "allocator", "runtime")
 OTHERS = (
     REST,
@@ -59,9 +59,10 @@ MISSING = LineId("missing")
 class Sum:
     """Sums of one owner, in bytes.
 
-    ``virtual``: all its bytes. Of these ``resident``, ``swapped``, ``zero`` (the kernel's zero page stands for them;
-    not resident), and ``huge`` (resident, mapped by huge pages). ``pages``: the pages that belong to it as a whole; of
-    these ``whole`` are resident, and ``whole_huge`` mapped by huge pages.
+    ``virtual``: all its bytes. The next four are parts of it: ``resident``; ``swapped``; ``zero``: not resident,
+    because the kernel's zero page stands for them; ``huge``: resident, and mapped by huge pages. ``pages``: the bytes
+    of the whole pages that belong to the owner. Parts of these: ``whole``, which are resident, and ``whole_huge``,
+    mapped by huge pages.
     """
 
     virtual: int = 0
@@ -78,12 +79,12 @@ class Sum:
 
 
 Sums = dict[LineId, Sum]
-"""Sums by owner: the id of a ledger line that has no lines below it."""
+"""The sums of each owner. An owner is the id of a ledger line that is not split into further lines."""
 Owner = Union[LineId, Allocator]
 
 
 def total(sums: Sums, line: LineId | None = None) -> Sum:
-    """Return the sum over the owners below ``line``; over all owners if it is None."""
+    """Return the sum over the owners below ``line``, or over all owners if ``line`` is None."""
     found = Sum()
     for owner, values in sums.items():
         if line is None or _is_below(owner, line):
@@ -96,23 +97,22 @@ def _is_below(owner: LineId, line: LineId) -> bool:
 
 
 def other_allocator(heap: Heap) -> OtherAllocator | None:
-    """Return the allocator besides glibc's; None if there is none or no memory can be read."""
+    """Return the allocator that is present next to glibc's; None if there is none, or if no memory can be read."""
     return heap.other_allocator if heap.target.refusal is None else None
 
 
 def main_runtime(heap: Heap) -> Runtime | None:
-    """Return the runtime that certainly has its own anonymous mappings; None if there is none."""
+    """Return the runtime that certainly owns some of the target's anonymous mappings; None if there is none."""
     if heap.target.refusal is not None:
         return None
     return next((found for found in heap.runtimes if any(map(found.owns, heap.target.mappings))), None)
 
 
 def partition(heap: Heap, cuts: Sequence[int] = ()) -> list[Sums]:
-    """Return the sums of each owner in each cell of the address space.
+    """Return the sums of each owner for each part of the address space.
 
-    The cells lie between ``cuts``: below the first, from there to the second, and so on. ``cuts`` are ascending,
-    page-aligned addresses. Memory that cannot be walked (no malloc, no memory access) counts as files, stacks and
-    other.
+    ``cuts``, ascending and page-aligned, divide the address space into parts: below the first cut, from there to the
+    second, and so on. If memory cannot be walked (no malloc, no memory access), it counts as files, stacks and other.
     """
     layout = _Layout(heap)
     if heap.target.refusal is None:
@@ -124,7 +124,7 @@ def partition(heap: Heap, cuts: Sequence[int] = ()) -> list[Sums]:
 
 
 def huge_ranges(heap: Heap, parts: Sequence[LineId]) -> Ranges:
-    """Return the whole pages of the owners below ``parts`` that the kernel maps by huge pages."""
+    """Return the whole pages of the owners below ``parts`` that are mapped by huge pages."""
     layout = _Layout(heap)
     layout.build()
     sweep = _Sweep(heap, layout, (), parts)
@@ -133,8 +133,10 @@ def huge_ranges(heap: Heap, parts: Sequence[LineId]) -> Ranges:
 
 
 def other_pieces(heap: Heap) -> list[tuple[int, int, LineId]]:
-    """Return (start, end, owner) of memory outside all allocators' blocks, ascending; empty if no memory can be
-    read."""
+    """Return (start, end, owner) of the memory outside all allocators' blocks, ascending.
+
+    The list is empty if no memory can be read.
+    """
     if heap.target.refusal is not None:
         return []
     layout = _Layout(heap)
@@ -143,7 +145,7 @@ def other_pieces(heap: Heap) -> list[tuple[int, int, LineId]]:
 
 
 class _Sweep:
-    """The native pass over the pieces of a layout."""
+    """Sums the bytes and pages of a layout's pieces by owner, in one native pass."""
 
     def __init__(self, heap: Heap, layout: _Layout, cuts: Sequence[int], parts: Sequence[LineId] = ()) -> None:
         self._heap, self._layout = heap, layout
@@ -155,7 +157,7 @@ class _Sweep:
 
     @property
     def kept(self) -> Ranges:
-        """The huge pages of the owners below ``parts``."""
+        """The whole pages of the owners below ``parts`` that are mapped by huge pages."""
         return self._sweep.huge_ranges()
 
     def run(self) -> list[Sums]:
@@ -179,7 +181,7 @@ class _Sweep:
         return end
 
     def _rank(self, owner: LineId) -> int:
-        """Return the rank of an owner. Raises KeyError for an undeclared line."""
+        """Return the rank of an owner. Raises KeyError if its line is not declared."""
         return self._ranks[owner]
 
 
@@ -188,12 +190,13 @@ def _sum_of(row: _native.OwnerSum) -> Sum:
 
 
 def ledger_lines(allocators: Iterable[Allocator]) -> list[LedgerLine]:
-    """Return the lines of the allocators that own bytes, without those that have such lines below them."""
+    """Return those ledger lines of the allocators that own bytes themselves. A line that is split has no bytes of its
+    own."""
     return [line for allocator in allocators for line in allocator.all_lines() if line.state is not None]
 
 
 def line_states(allocators: Iterable[Allocator]) -> dict[LineId, str]:
-    """Return the state of the allocators' lines by id, including lines that sum lines of one kind.
+    """Return the state of each ledger line of the allocators, by id, including lines that sum over lines of one state.
 
     The state is "used", "free" (also for reserved address space), "top" or "overhead".
     """
@@ -201,7 +204,7 @@ def line_states(allocators: Iterable[Allocator]) -> dict[LineId, str]:
     for allocator in allocators:
         for line in ledger_lines([allocator]):
             state = State.FREE if line.state in (State.FREE, State.RESERVED) else line.state
-            # A line's parents have ids that are prefixes of its id, except the allocator's own line.
+            # The ids of a line's parents are prefixes of its own id. The allocator's own line is left out.
             parts = line.id.removeprefix(f"{allocator.name}.").split(".")
             names = [line_below(allocator.name, ".".join(parts[: place + 1])) for place in range(len(parts))]
             found.update((name, state.value) for name in names if state is not None)
@@ -220,8 +223,8 @@ def _ranked(lines: Sequence[LedgerLine]) -> Iterator[LineId]:
 class _Layout:
     """The address space as ascending pieces, each with an owner.
 
-    An owner is a line of the ledger, or an allocator whose blocks have their own lines. ``walked``: the places of the
-    allocators' pieces; ``allocators``: those that could be walked.
+    An owner is the id of a ledger line, or an allocator whose blocks belong to different lines. ``walked``: the ranges
+    of the allocators' pieces whose blocks must be walked. ``allocators``: the allocators that could be walked.
     """
 
     def __init__(self, heap: Heap) -> None:
@@ -231,7 +234,7 @@ class _Layout:
         self.allocators: list[Allocator] = []
 
     def build(self) -> None:
-        """Add the stacks and the allocators, then the rest of each mapping for the mapping's own owner."""
+        """Add the stacks and the allocators, then give the rest of each mapping to the mapping's own owner."""
         heap = self._heap
         self.pieces = [(start, end, STACKS) for start, end in heap.stack_ranges]
         self.pieces += [(stack.start, stack.end, ENDED_STACKS) for stack in heap.ended_stacks]
@@ -260,7 +263,7 @@ class _Layout:
         self.pieces += [(piece.start, piece.end, piece.owner or allocator) for piece in found]
 
     def add_rest(self) -> None:
-        """Add all memory that is in no piece yet, by its mapping."""
+        """Add all memory that is in no piece yet, with an owner chosen by its mapping."""
         self.pieces.sort(key=lambda piece: piece[:2])
         taken = [(start, end) for start, end, _owner in self.pieces]
         mappings, limit = list(self._heap.target.mappings), self._heap.target.machine.kernel_start
@@ -287,9 +290,9 @@ class _Layout:
 
 
 def _mapped_parts(pieces: list[tuple[int, int, Owner]], mapped: Ranges) -> Iterator[tuple[int, int, Owner]]:
-    """Yield the pieces without parts outside of mappings, as sizes of stacks and heaps come from the target.
+    """Yield the pieces without the parts outside of mappings: sizes of stacks and heaps come from the target.
 
-    Pieces of an allocator were already limited to mappings when they were found.
+    Pieces of an allocator are yielded unchanged, because they were already limited to mappings.
     """
     starts = [start for start, _end in mapped]
     for start, end, owner in pieces:

@@ -1,4 +1,4 @@
-"""Paths from roots to blocks, each in one line: what ``--path`` adds to an answer."""
+"""Paths from roots to blocks, each in one line, for the option ``--path``."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from gdbheap.heap import Heap
 
 MAX_PATHS = 2000
 MAX_EDGES_IN_WORDS = 8
-# The edge of a block of C code, as ObjectPaths.edge writes it; at most MAX_SIZES sizes are listed.
+# The text of an edge in a block of C code, as ObjectPaths.edge writes it; at most MAX_SIZES sizes are listed.
 BLOCK_EDGE = re.compile(r" ?holds it \(a block of ([\d,]+) bytes\)")
 MAX_SIZES = 4
 INDEX = re.compile(r"\[\d+\]")
 SUBSCRIPT = r"\[(\d+|<[^<>]*>|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]"
-# An item of a class's dict is an attribute, not an item of a collection.
+# A subscript after .__dict__ names an attribute of a class, not an item of a collection.
 LAST_SUBSCRIPT, EACH_SUBSCRIPT = re.compile(r"(?<!\.__dict__)" + SUBSCRIPT + r"\Z"), re.compile(SUBSCRIPT)
 ANY_SUBSCRIPT = "[…]"
 
 
 def ways(heap: Heap, addresses: Iterable[int]) -> dict[int, str]:
-    """Return the path to each used block: as Python if there is an expression, else in words.
+    """Return the path to each block in use, as a Python expression if possible, otherwise in words.
 
-    A block that no root reaches has none. The addresses may lie anywhere in the blocks. Reads all references. Only the
-    first MAX_PATHS addresses get a path. A warning reports that, and also references that cannot be read.
+    The result is {address: path}. ``addresses`` may lie anywhere in the blocks. Blocks that no root reaches are left
+    out. All references are read. Only the first MAX_PATHS addresses get a path; a warning says so, and also if
+    references cannot be read.
     """
     wanted = list(dict.fromkeys(addresses))
     try:
@@ -48,18 +49,19 @@ def ways(heap: Heap, addresses: Iterable[int]) -> dict[int, str]:
 
 
 def in_a_line(path: Path) -> str:
-    """Return a path as Python, else in words; empty if it has no steps."""
+    """Return a path as a Python expression if there is one, otherwise in words; empty if it has no steps."""
     return path.expression or in_words(path)
 
 
 def in_words(path: Path) -> str:
-    """Return the edges of a path in order. A long path keeps the first, which names the root, and the last few."""
+    """Return the edges of a path in order. Of a long path only the first edge, which names the root, and the last are
+    kept."""
     edges = through_blocks([step.edge for step in path.steps])
     return " ".join(edges if len(edges) <= MAX_EDGES_IN_WORDS else [edges[0], "…", *edges[2 - MAX_EDGES_IN_WORDS :]])
 
 
 def through_blocks(edges: list[str]) -> list[str]:
-    """Return the edges, with a run of C blocks, whose edges have no names, merged into the edge before."""
+    """Return the edges with each run of C blocks, whose edges have no names, merged into the edge before."""
     found: list[str] = []
     for is_block, run in groupby(edges, key=lambda edge: BLOCK_EDGE.fullmatch(edge) is not None):
         passed = list(run)
@@ -72,7 +74,7 @@ def through_blocks(edges: list[str]) -> list[str]:
 
 
 def _blocks(edges: list[str]) -> str:
-    """Return in words how many blocks the edges belong to, and the sizes of the first."""
+    """Return in words how many C blocks the edges belong to, and the sizes of the first ones."""
     sizes = [BLOCK_EDGE.sub(r"\1", edge) for edge in edges[:MAX_SIZES]]
     if len(edges) == 1:
         return f"a block of {sizes[0]} bytes"
@@ -81,10 +83,11 @@ def _blocks(edges: list[str]) -> str:
 
 
 def alike(way: str) -> str:
-    """Return the path without its last subscript and without numbers, so that items of one container are equal."""
+    """Return the path without its last subscript and without numbers, so that paths to items of one container are
+    equal."""
     return INDEX.sub(ANY_SUBSCRIPT, LAST_SUBSCRIPT.sub(ANY_SUBSCRIPT, way))
 
 
 def without_subscripts(way: str) -> str:
-    """Return the path with "…" in each subscript."""
+    """Return the path with "…" instead of the content of each subscript."""
     return EACH_SUBSCRIPT.sub(ANY_SUBSCRIPT, way)

@@ -1,4 +1,4 @@
-"""Write answers as JSON and read them back, so that another process can compare them later, elsewhere."""
+"""Write answers as JSON and read them back, so that another process can compare them later."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ __all__ = [
 ]  # fmt: skip
 
 SCHEMA = 2
-"""The version of the documents' keys and their meaning."""
+"""The version of the JSON documents: it changes when the keys or their meanings change."""
 
 ROWS, COUNT, MORE, TOTAL = "rows", "count", "more", "total"
-"""The keys of an answer that is a list: its rows, their count, how many were left out, and sums over all."""
+"""The keys of an answer that is a list: its rows, their count, how many were left out, and sums over all rows."""
 MATCHING = "matching"
-"""The field with the number of rows, for an answer that is cut to some rows and whose ``count`` counts something
-else."""
+"""The key with the number of rows before the answer was cut, if the answer's ``count`` counts something else."""
 
 # The names of records begin with capital letters.
 LIST_OF_RECORDS = re.compile(r"\b(?:list|tuple|Sequence)\[[A-Z]")
-# The limit of numbers with a fraction; integers have 64 bits.
+# The largest number with a fraction; integers have at most 64 bits.
 LARGEST = float(1 << 64)
 # The deepest nesting of lists and dicts of unknown type.
 DEEPEST = 8
@@ -41,7 +40,10 @@ R = TypeVar("R")
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """The content of the key "target" for a process or a core; a dict that may get more keys later."""
+    """The value of the key "target" for a process or a core: which program it is, and where it runs.
+
+    In the document it is a dict that may get more keys later.
+    """
 
     kind: str
     pid: int | None = None
@@ -57,10 +59,11 @@ class Target:
 
 
 def to_json(record: Any) -> dict[str, Any]:
-    """Return the fields of a record, which may be records themselves. They are not copied: there may be millions.
+    """Return the fields of a record by their keys.
 
-    A record whose keys differ from its field names (``from`` cannot be one) has a dict of these, ``keys``. Raises
-    TypeError for anything but a record.
+    Values that are records themselves are not converted or copied: there may be millions. If some keys differ from
+    field names (``from`` cannot be a field), the record's class has a dict ``keys`` of them. Raises TypeError for
+    anything but a record.
     """
     if not dataclasses.is_dataclass(record):
         raise TypeError(f"an answer holds a {type(record).__name__}")
@@ -69,12 +72,11 @@ def to_json(record: Any) -> dict[str, Any]:
 
 
 def from_json(kind: type[R], content: Any) -> R:
-    """Return the record of class ``kind`` that was written as ``content``.
+    """Return the record of class ``kind`` that was written as ``content``. Raises UsageError if it does not fit.
 
-    Unknown keys are ignored, and missing ones have their defaults. Texts are cut at MAX_TEXT characters. A class in
-    which one field gives the type of another has ``hints_for(content)``. A class whose older keys were neither today's
-    nor the names of its fields has ``from_older(content)``, which returns the content with today's names. Raises
-    UsageError for content that does not fit.
+    Unknown keys are ignored, and missing keys have their defaults. Strings are cut at MAX_TEXT characters. A class may
+    have two methods for this: ``hints_for(content)`` returns the types of fields that another field decides;
+    ``from_older(content)`` returns the content of an older file with today's keys.
     """
     if not isinstance(content, Mapping):
         raise UsageError(f"a {type(content).__name__} is no {kind.__name__}")
@@ -88,7 +90,7 @@ def from_json(kind: type[R], content: Any) -> R:
     except TypeError as error:
         raise UsageError(f"not a {kind.__name__}: {error}") from None
     keys = renamed(kind)
-    # In files of format 1 each key was the field's own name.
+    # In files of format 1 each key was the name of its field.
     content = renamed_keys(content, keys) if keys else content
     found = {
         name: _value(hint, content[keys.get(name, name)], f"{kind.__name__}.{name}")
@@ -102,7 +104,8 @@ def from_json(kind: type[R], content: Any) -> R:
 
 
 def renamed(kind: type[Any]) -> dict[str, str]:
-    """Return {field: key} of a record's class for keys that differ: its class variable ``keys``."""
+    """Return {field: key} for the fields of a record class whose keys differ from their names: its class variable
+    ``keys``."""
     own = vars(kind).get("keys")
     return own if isinstance(own, dict) else {}
 
@@ -110,7 +113,7 @@ def renamed(kind: type[Any]) -> dict[str, str]:
 def sums_of(kind: type[Any]) -> tuple[str, ...]:
     """Return the fields of an answer that are sums over all its rows: its class variable ``sums``.
 
-    Their keys are in the record ``total``.
+    In the document they are in the record ``total``.
     """
     own = vars(kind).get("sums")
     return own if isinstance(own, tuple) else ()
@@ -118,14 +121,14 @@ def sums_of(kind: type[Any]) -> tuple[str, ...]:
 
 @cache
 def record_lists(kind: Any) -> tuple[str, ...]:
-    """Return the keys of a record whose values are lists of records, without the rows."""
+    """Return the keys of a record class whose values are lists of records, except its rows."""
     keys = renamed(kind)
     lists = (keys.get(one.name, one.name) for one in dataclasses.fields(kind) if LIST_OF_RECORDS.search(str(one.type)))
     return tuple(key for key in lists if key != ROWS)
 
 
 def more_of(key: str) -> str:
-    """Return the key that counts the items that a list left out."""
+    """Return the key that counts how many items the list ``key`` left out."""
     return f"{key}_more"
 
 
@@ -137,9 +140,9 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def type_of(annotation: str, names: Mapping[str, Any]) -> Any:
-    """Return the type of an annotation: ``typing.get_type_hints`` cannot read ``int | None`` before Python 3.10.
+    """Return the type of an annotation given as text; a name that is not in ``names`` becomes Any.
 
-    A name that is not in ``names`` becomes Any.
+    ``typing.get_type_hints`` cannot be used, because before Python 3.10 it cannot read ``int | None``.
     """
     return _type_of(ast.parse(annotation, mode="eval").body, names)
 
@@ -160,7 +163,8 @@ def _type_of(node: ast.expr, names: Mapping[str, Any]) -> Any:
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
-    """Return ``value`` converted to the type. Raises UsageError if it does not fit."""
+    """Return ``value`` converted to the type ``hint``. Raises UsageError if it does not fit; ``where`` names the
+    field."""
     origin, parts = getattr(hint, "__origin__", hint), list(getattr(hint, "__args__", ()))
     if isinstance(value, str):
         value = bounded(value)
@@ -169,7 +173,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if origin is Union:
         return _first_that_fits(parts, value, where)
     if origin is Literal and isinstance(value, str):
-        # A file may come from a later release, which has more words.
+        # Any word is accepted: a file may come from a later release, which has more words.
         return value
     if dataclasses.is_dataclass(origin) and isinstance(origin, type):
         return from_json(origin, value)
@@ -191,7 +195,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
 
 
 def _of_any_type(value: Any, where: str, depth: int = 0) -> Any:
-    """Return a value of unknown type as JSON gives it, with bounded texts. Raises UsageError."""
+    """Return a value as JSON gives it, with bounded strings. Raises UsageError if it is nested too deeply."""
     if depth > DEEPEST:
         raise UsageError(f"{where} is nested too deeply")
     if isinstance(value, str):
@@ -215,5 +219,5 @@ def _first_that_fits(kinds: Sequence[Any], value: Any, where: str) -> Any:
 
 
 def check_target(found: Mapping[str, Any]) -> None:
-    """Check a file's description of its target. Raises UsageError if a value has the wrong type."""
+    """Check what a file says about its target. Raises UsageError if a value has the wrong type."""
     from_json(Target, {"kind": "", **found})

@@ -1,4 +1,4 @@
-"""The size from which a holder has its own row."""
+"""The number of bytes from which a holder has its own row in an answer."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ OWN_ROW_SHARE, OWN_ROW_BYTES = 50, 64 << 10
 
 
 def least_of_row(used: int) -> int:
-    """Return the smallest size of a row if ``used`` bytes are in use."""
+    """Return how many bytes a holder needs for its own row, if ``used`` bytes are in use in total."""
     return max(OWN_ROW_BYTES, used // OWN_ROW_SHARE)

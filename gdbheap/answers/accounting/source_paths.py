@@ -1,4 +1,4 @@
-"""Names of holders as source code writes them, and the objects that they name."""
+"""Convert names of holders to the form that source code has, and find the objects that they name."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ MODULES_IN_WORDS = "sys.modules ["
 OF_DICT = re.compile(r"\.__dict__\['([^\W\d]\w*)'\]")
 
 
-# The spaces between steps that source code does not write, and the step into C code.
+# The spaces between steps of a path, which source code does not have, and the step into C code.
 STEPS, INTO_C = re.compile(r"(?<=[\]\w]) (?=[\[.])"), " holds it"
 
 
 def source_path(name: str) -> str:
-    """Return a path as source code would write it from the module on; of a path in words only its beginning changes."""
+    """Return a path as source code would write it, from the module on. Of a path in words only the beginning is
+    changed."""
     if name.startswith(MODULES_IN_WORDS):
         head, holds, rest = name.partition(INTO_C)
         start = OF_DICT.sub(r".\1", STEPS.sub("", head))
@@ -32,9 +33,9 @@ def source_path(name: str) -> str:
 
 
 def address_named(heap: Heap, name: str) -> int:
-    """Return the address of a holder's object from the name that ``owners`` or the first page prints.
+    """Return the address of the object that is a holder, given the name that ``heap owners`` or the overview prints.
 
-    Raises UsageError, or Unsupported.
+    Raises UsageError if there is no such holder or it is not one object; Unsupported if holders cannot be found.
     """
     rows = [row for row in owners(heap, None, None).groups if row.root and name in (row.root, source_path(row.root))]
     for row in rows:

@@ -1,4 +1,4 @@
-"""The tables in which tracemalloc records each block that it traces."""
+"""Read what tracemalloc recorded about a block, and name the memory of tracemalloc's tables."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["TRACEMALLOC", "Traced", "most_of_tables", "name_tables", "trace_tabl
 
 TRACEMALLOC = "tracemalloc"
 
-# Sizes of the malloc blocks for an entry, in any release. At least MIN_PERCENT_IN_ENTRIES of a table's bytes are in
-# them.
+# The sizes of malloc blocks that hold an entry of a table, in any release. Entries have at least
+# MIN_PERCENT_IN_ENTRIES percent of a table's bytes.
 ENTRIES = range(48, 81)
 MIN_PERCENT_IN_ENTRIES = 40
 
 
 class Traced(NamedTuple):
-    """The trace of a block, and the (file, line) that allocated it."""
+    """tracemalloc's record of a block, and the (file, line) that allocated the block."""
 
     trace: Trace
     line: tuple[str, int]
@@ -29,7 +29,7 @@ class Traced(NamedTuple):
 def traced(heap: Heap, block: int) -> Traced | None:
     """Return tracemalloc's record of the block at an address; None if it has none.
 
-    Debug hooks put bytes before a block that tracemalloc did not see.
+    The record's address may be a little higher: debug hooks put bytes before the block that tracemalloc did not see.
     """
     traces, hook = heap.python.traces, heap.python.objects.layout.hook
     for place in dict.fromkeys((block, block + hook, block + 2 * hook)):
@@ -41,13 +41,13 @@ def traced(heap: Heap, block: int) -> Traced | None:
 
 
 def most_of_tables(heap: Heap) -> int:
-    """Return the largest possible size of the tables, from malloc's blocks in use that are as large as entries."""
+    """Return the most bytes that tracemalloc's tables can have, given malloc's blocks in use of an entry's size."""
     in_entries = sum(size * count for size, count in heap.malloc.used_sizes() if size in ENTRIES)
     return 100 * in_entries // MIN_PERCENT_IN_ENTRIES
 
 
 def trace_tables(heap: Heap) -> list[int]:
-    """Return the addresses of the tables of traces and tracebacks, if they may be large enough for a row."""
+    """Return the addresses of tracemalloc's tables of traces and tracebacks; empty if they are too small for a row."""
     if heap.python.objects_or_none is None:
         return []
     if most_of_tables(heap) < least_of_row(heap.references.graph.largest(0, 0).bytes):
@@ -60,7 +60,7 @@ def trace_tables(heap: Heap) -> list[int]:
 
 
 def name_tables(heap: Heap) -> None:
-    """Let paths of the graph of objects name the blocks that are tables of tracemalloc."""
+    """Make paths of the graph of objects name the blocks that hold tracemalloc's tables."""
     found = [heap.references.find(address) for address in trace_tables(heap)]
     if found:
         heap.python.paths.named.update({node.block: TRACEMALLOC for node in found if node is not None})

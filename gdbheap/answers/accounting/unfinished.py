@@ -1,4 +1,4 @@
-"""The bytes that an incomplete graph leaves out, and the commands that would complete it."""
+"""Say how many bytes an incomplete graph leaves out, and which commands would complete it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ __all__ = ["finishing", "not_examined"]
 
 
 def finishing(heap: Heap, nodes: Nodes, noun: str, *options: str) -> list[str]:
-    """Return the command lines that would examine the rest; none if the graph is complete or no command would."""
+    """Return the command lines that would examine all blocks; empty if the graph is complete or no command would help.
+
+    ``noun`` and ``options`` are those of the command that was run.
+    """
     if not nodes.graph.is_cut:
         return []
     target = heap.target
@@ -17,5 +20,6 @@ def finishing(heap: Heap, nodes: Nodes, noun: str, *options: str) -> list[str]:
 
 
 def not_examined(nodes: Nodes) -> int:
-    """Return the bytes of blocks without a proven holder; 0 if the graph is complete."""
+    """Return the bytes of blocks whose holder was not searched for in an incomplete graph; 0 if the graph is
+    complete."""
     return nodes.graph.not_examined() if nodes.graph.is_cut else 0

@@ -1,6 +1,6 @@
-"""Classify the blocks of a C++ or Rust program: objects by their vtables, and the blocks of proven containers.
+"""Classify the blocks of a C++ or Rust program: objects by their vtables, and blocks proven to belong to containers.
 
-A block that only resembles something is not named: ``native/core/src/structures/`` describes each proof.
+A block that only looks like one is not classified; ``native/core/src/structures/`` describes each proof.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from gdbheap.targets.ranges import Ranges, joined, subtract
 from gdbheap.targets.target import Target
 from gdbheap.targets.text_search import mentions
 
-# Names inside a program that is statically linked with the C++ library. Programs with libc++ contain its namespace.
+# Names in the file of a program that is statically linked with a C++ library: STATIC_NAME for any such library,
+# LIBCXX_NAME, a namespace, for libc++.
 STATIC_NAME, LIBCXX_NAME = re.compile(b"N10__cxxabiv117__class_type_infoE"), re.compile(b"NSt3__1")
 BACKED = "string or backing store"
 TEXTS = {
@@ -45,32 +46,33 @@ TEXTS = {
 OF_CLASS = {"vector": "std::vector items of class {}", **rust.OF_TYPE, **rust.OF_CHANNEL}
 
 NamedBlocks = Callable[[_native.Heaps, Optional[Progress]], Sequence[tuple[int, str]]]
-"""Returns (address, description of the block there)."""
+"""A function that returns (address, description of the block there) for the blocks that it knows."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """The kind of a block. ``family``: a key of TEXTS; ``type``: the class, where it is known."""
+    """The kind of a block. ``family``: a key of TEXTS. ``type``: the class of the objects in the block, or None if
+    unknown."""
 
     family: str
     type: str | None
 
     @property
     def text(self) -> str:
-        """A description in a few words."""
+        """The kind in a few words."""
         words = TEXTS[self.family] if self.type is None else OF_CLASS.get(self.family, TEXTS[self.family])
         # For a channel, ``type`` is the number of waiting messages.
         return words.format(f"{int(self.type):,}" if self.type is not None and self.type.isdigit() else self.type)
 
     @property
     def name(self) -> str:
-        """The description; for an object with a vtable only its class."""
+        """The kind in a few words, or only the class if the block is an object with a vtable."""
         return self.type if self.family == "object" and self.type is not None else self.text
 
 
 @dataclass(frozen=True)
 class Libraries:
-    """The libraries whose containers may be present."""
+    """The libraries that are present, so that their containers may be too."""
 
     libstdcxx: bool
     libcxx: bool
@@ -79,7 +81,7 @@ class Libraries:
 
 @dataclass(frozen=True)
 class KindSum:
-    """The number of used blocks of one kind, and their bytes with headers."""
+    """The number of blocks in use of one kind, and their bytes with headers."""
 
     kind: Kind
     number: int
@@ -91,9 +93,9 @@ class KindSum:
 class Room:
     """The room of all containers of one kind, in bytes.
 
-    ``capacity``: what their blocks can hold; ``used``: what holds items. Of the rest, ``small`` bytes are inside pages
-    in use, and ``pages`` are resident bytes in whole pages. ``most``: the largest such unused room of one container,
-    whose block is at ``address``."""
+    ``capacity``: what their blocks can hold. ``used``: the part that holds items. Of the unused part, ``small`` bytes
+    lie in pages that also hold items, and ``pages`` bytes in whole resident pages. ``most``: the most unused bytes of a
+    single container, whose block is at ``address``."""
 
     kind: Kind
     count: int
@@ -106,21 +108,22 @@ class Room:
 
 
 class CxxContent(Content):
-    """C++ and Rust. ``Structures`` proves which blocks belong to their containers."""
+    """The contents of C++ and Rust. ``Structures`` proves which blocks belong to their containers."""
 
     @property
     def is_here(self) -> bool:
-        """Whether a library is loaded whose containers are known."""
+        """Whether C++'s or Rust's library is present."""
         return any(vars(self.libraries).values())
 
     @part("libraries")
     def libraries(self) -> Libraries:
-        """The libraries that are loaded."""
+        """The libraries of C++ and Rust that are loaded, or linked into the program."""
         return find_libraries(self.target)
 
 
 class Structures:
-    """The used blocks of one target, by kind. ``native`` numbers kinds as a graph of the same stores does."""
+    """The blocks in use of one target, by kind. The numbers of kinds in ``native`` are those in a graph of the same
+    stores."""
 
     def __init__(
         self,
@@ -135,10 +138,10 @@ class Structures:
     ) -> None:
         """Classify the blocks.
 
-        ``stacks``: the parts of stacks that may be in use. ``named``: functions that return (address, description) of
-        blocks they know. ``libraries``: whose containers to look for, if that is known already. ``is_v8``: V8 is
-        loaded, whose BackingStore begins like a std::string. ``books``: static data of allocators, whose free lists may
-        point to the last word of a used block."""
+        ``stacks``: the parts of stacks that may be in use. ``named``: functions that return (address, description) for
+        blocks that they know. ``libraries``: the libraries whose containers are searched for, if these are known
+        already. ``is_v8``: V8 is loaded, whose BackingStore begins in the same way as a std::string. ``books``: static
+        data of allocators, whose free lists may point to the last word of a block in use."""
         heaps = _native.Heaps(target.space, blocks.stores)
         data = sorted(pair for loaded in target.objects for pair in loaded.writable_ranges())
         statics = subtract(data, joined(sorted(books or [])))
@@ -151,7 +154,7 @@ class Structures:
 
     @cached_property
     def sums(self) -> list[KindSum]:
-        """A row for each kind that has blocks."""
+        """A row for each kind that has any blocks."""
         rows = [(number, row) for number, row in enumerate(self.native.rows(), 1) if row.count]
         vtables = {row.class_name for _, row in rows if row.family in rust.WITH_VTABLES and row.class_name}
         types = rust.types_of(self._target, {name: int(name, 16) for name in vtables})
@@ -171,7 +174,7 @@ class Structures:
 
     @cached_property
     def rooms(self) -> list[Room]:
-        """The room of containers, a row for each kind, kinds with the most room first."""
+        """The room of containers, a row for each kind; the kinds with the most unused room come first."""
         found = [
             Room(kind, row.count, row.capacity, row.used, row.small, row.pages, row.most, row.address)
             for row in self.native.capacities(self._target.pages)
@@ -184,43 +187,43 @@ class Structures:
         return {row.number: row.kind for row in self.sums}
 
     def name_of(self, number: int) -> str:
-        """Return the name of the kind with this number in a graph."""
+        """Return the name of the kind that has this number in a graph."""
         return self._by_number[number].name
 
     def name_at(self, address: int) -> str | None:
-        """Return the name of the kind of the used block that holds ``address``; None if unknown."""
+        """Return the name of the kind of the block in use that holds ``address``; None if unknown."""
         (kind,) = self.kinds_at([address])
         return None if kind is None else kind.name
 
     def family_of(self, number: int) -> str:
-        """Return the key of TEXTS for the kind with this number; "" if there is none."""
+        """Return the key of TEXTS for the kind that has this number; "" if there is no such kind."""
         kind = self._by_number.get(number)
         return kind.family if kind is not None else ""
 
     def type_of(self, number: int) -> str:
-        """Return the class of the kind with that number; "" where none is known."""
+        """Return the class of the kind that has this number; "" if it is unknown."""
         kind = self._by_number.get(number)
         return (kind.type or "") if kind is not None else ""
 
     def kinds_at(self, addresses: Sequence[int]) -> list[Kind | None]:
-        """Return the kind of the used block at each address; None if unknown."""
+        """Return the kind of the block in use at each address; None if unknown."""
         return [self._by_number.get(number) for number in self.native.kinds_at(addresses)]
 
 
 def kind_texts(structures: Structures) -> list[str | None]:
-    """Return the description of each kind, ordered by its number in a graph from 1 on; None for a kind without
+    """Return the description of each kind, in the order of the kinds' numbers from 1 on; None for a kind without
     blocks."""
     texts = {each.number: each.kind.text for each in structures.sums}
     return [texts.get(number) for number in range(1, max(texts, default=0) + 1)]
 
 
 def class_names(target: Target, addresses: Sequence[int]) -> list[str | None]:
-    """Return the class of the C++ object that begins at each address; None if there is no vtable."""
+    """Return the class of the C++ object that begins at each address; None for an address without a vtable pointer."""
     return _native.classes_at(target.space, object_ranges(target), addresses)
 
 
 def object_ranges(target: Target) -> Ranges:
-    """Return the memory of all loaded objects, ascending."""
+    """Return the memory of all loaded objects, ascending and disjoint."""
     pairs = sorted(
         pair
         for loaded in target.objects
@@ -228,7 +231,7 @@ def object_ranges(target: Target) -> Ranges:
     )
     found: Ranges = []
     for start, end in pairs:
-        # Objects that overlap are an error of the target.
+        # If objects overlap, the target is damaged.
         start = max(start, found[-1][1]) if found else start
         if start < end:
             found.append((start, end))
@@ -236,8 +239,9 @@ def object_ranges(target: Target) -> Ranges:
 
 
 def code_ranges(target: Target) -> Ranges:
-    """Return the executable parts of the loaded objects, ascending. The mappings of a core may not say which they
-    are."""
+    """Return the executable parts of the loaded objects, ascending.
+
+    They come from the segments, because the mappings of a core may not say which are executable."""
     pairs = [
         (loaded.bias + load.address, loaded.bias + load.address + load.memory_size, loaded)
         for loaded in target.objects
@@ -249,7 +253,7 @@ def code_ranges(target: Target) -> Ranges:
 
 
 def find_libraries(target: Target) -> Libraries:
-    """Return the C++ libraries that are loaded or linked into the program."""
+    """Return which libraries of C++ and Rust are loaded, or linked into the program."""
     names = [basename(loaded.path) for loaded in target.objects]
     libstdcxx = any(name.startswith("libstdc++.so") for name in names)
     libcxx = any(name.startswith("libc++.so") for name in names)

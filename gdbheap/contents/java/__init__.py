@@ -1,1 +1,1 @@
-"""The place of a JVM's heap."""
+"""The contents of a program with a JVM: only the place of its heap."""

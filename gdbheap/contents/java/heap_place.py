@@ -23,14 +23,14 @@ JAVA, IN_JAVA = "java heap", "objects in the Java heap (Deflater, Inflater, dire
 
 
 class JavaContent(Content):
-    """The Java heap of a HotSpot JVM; its objects hold blocks of C code."""
+    """The Java heap of a HotSpot JVM. Its objects hold blocks of C code."""
 
-    # It names no block.
+    # This kind names no blocks.
     beside_python = False
 
     @property
     def is_here(self) -> bool:
-        """Whether a JVM is loaded that gives the place of its heap."""
+        """Whether a JVM is loaded whose heap can be located."""
         return bool(self._ranges)
 
     @part("java heap")
@@ -43,7 +43,7 @@ class JavaContent(Content):
 
 
 def java_heap(target: Target) -> Ranges:
-    """Return the range that the JVM reserved for the Java heap; an empty list without a JVM or without the table."""
+    """Return the range that the JVM reserved for the Java heap; empty without a JVM or without the table."""
     for loaded in target.objects:
         if not loaded.path.endswith("/libjvm.so"):
             continue
@@ -54,7 +54,7 @@ def java_heap(target: Target) -> Ranges:
 
 
 def _reserved(target: Target, table: int) -> Ranges:
-    """Return the range in CollectedHeap::_reserved. Raises Fault."""
+    """Return the range that CollectedHeap::_reserved states. Raises Fault."""
     wanted, found = {HEAP, RESERVED, START, WORDS}, {}
     for key, offset, address in _rows(target, table):
         if key in wanted:
@@ -70,7 +70,7 @@ def _reserved(target: Target, table: int) -> Ranges:
 
 
 def _rows(target: Target, table: int) -> Iterator[tuple[tuple[str, str], int, int]]:
-    """Yield the rows of the table: (type, field), offset, address of a static field. Raises Fault."""
+    """Yield ((type, field), offset, address of the field if it is static) for each row of the table. Raises Fault."""
     space = target.space
     for at in range(table, table + MAX_ROWS * STRIDE, STRIDE):
         kind, name = space.word(at), space.word(at + FIELD_NAME)

@@ -1,1 +1,1 @@
-"""OpenSSL's contexts and connections."""
+"""The contents of libssl: OpenSSL's contexts and connections."""

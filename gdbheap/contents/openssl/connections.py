@@ -1,7 +1,8 @@
 """Find OpenSSL's contexts and connections (``SSL_CTX``, ``SSL``) by libssl's static tables of methods.
 
-Each is proven by its pointers: both kinds of objects have a ``CERT`` of their own, whose first word points into itself,
-and each connection points to its context, all at the same offset. Layouts: ``layout/tables/openssl.json``.
+They are proven by their pointers. Each context and each connection points to its own ``CERT``, whose first word points
+into the ``CERT`` itself. Each connection points to its context, all of them at the same offset. Layouts:
+``layout/tables/openssl.json``.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ CONTEXT, CONNECTION = "OpenSSL SSL_CTX", "OpenSSL SSL"
 TABLE = "openssl"
 MAX_TABLE_BYTES = 4 << 20
 CERT_BYTES, CERT_WORDS = 1 << 10, 17
-# The largest number of addresses that are tested for a CERT.
+# The most addresses that are tested whether they are a CERT.
 ASKED = 1 << 20
 HEADER = 16
-"""The bytes of a block's header, at most: the block's end is not read."""
+"""The most bytes of a block's header. That many bytes at the end of a block are not read."""
 
 
 @dataclass(frozen=True)
 class _Found:
-    """A block that may be an object: its words, and the offset of its pointer to the methods."""
+    """A block that may be a context or a connection. ``method``: the offset of its pointer to the methods, in bytes."""
 
     address: int
     words: list[int]
@@ -41,7 +42,7 @@ class _Found:
 
 
 class OpensslContent(Content):
-    """The contexts and connections of a libssl."""
+    """The contexts and connections of libssl."""
 
     # Nearly every Python process has libssl loaded, with few blocks of it.
     beside_python = False
@@ -56,7 +57,7 @@ class OpensslContent(Content):
         return next((loaded for loaded in self.target.objects if basename(loaded.path).startswith("libssl.so")), None)
 
     def named_blocks(self, heaps: _native.Heaps, progress: Progress | None) -> list[tuple[int, str]]:
-        """Return (address of the block, CONTEXT or CONNECTION) of every proven object."""
+        """Return (address of the block, CONTEXT or CONNECTION) of each proven context and connection."""
         library = self._library
         methods = list(_methods(self.target, library)) if library is not None else []
         return _find_named(self.target, heaps, methods, progress) if methods else []
@@ -114,10 +115,11 @@ def _read(target: Target, address: int, size: int, offset: int) -> _Found | None
 
 
 def _named(target: Target, certified: list[_Found], form: dict[str, Any]) -> list[tuple[int, str]]:
-    """Return (address, CONTEXT or CONNECTION) of the certified objects if they fit this layout; otherwise nothing."""
+    """Return (address, CONTEXT or CONNECTION) of each object in ``certified`` if they fit this layout; otherwise
+    nothing."""
     starts = form["connection_starts"]
     starts = set(table(TABLE)["versions"] if starts == "versions" else starts)
-    # Since 3.2 there are two pointers to methods next to each other; the initial methods come first.
+    # Since 3.2 an object has two adjacent pointers to methods; the first one is to the initial methods.
     places = {form["connection_method"], form["connection_method"] - target.machine.word} - {form["context_method"]}
     if form["context_method"] == form["connection_method"]:
         places = {form["connection_method"]}
@@ -135,22 +137,22 @@ def _named(target: Target, certified: list[_Found], form: dict[str, Any]) -> lis
 
 
 def _begins_context(target: Target, found: _Found) -> bool:
-    """Return whether the first word can begin a context: the method or, since 3.0, a library context or none."""
+    """Return whether the first word can begin a context: it is the method or, since 3.0, a library context or zero."""
     return found.method == 0 or found.words[0] == 0 or target.mappings.find(found.words[0]) is not None
 
 
 class _Certs:
-    """A test whether an address is that of a CERT: its first word points into itself or, since 3.2, equals another
-    word.
+    """A test whether an address is that of a CERT, by its first word.
 
-    Each address is tested once, and at most ASKED addresses in all."""
+    That word points into the CERT itself or, since 3.2, equals another of its words. Each address is tested once, and
+    at most ASKED addresses in total."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._known: dict[int, bool] = {}
 
     def has_one(self, found: _Found) -> bool:
-        """Return whether one of the block's words points to a CERT."""
+        """Return whether any word of the block points to a CERT."""
         return any(self._is_cert(word) for word in found.words if word and word % 16 == 0)
 
     def _is_cert(self, word: int) -> bool:

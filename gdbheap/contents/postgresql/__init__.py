@@ -1,1 +1,1 @@
-"""PostgreSQL's memory contexts."""
+"""The contents of a PostgreSQL backend: its memory contexts."""

@@ -1,8 +1,8 @@
-"""The memory contexts of a PostgreSQL backend, as in ``pg_backend_memory_contexts``.
+"""Read the memory contexts of a PostgreSQL backend, with the figures of the view ``pg_backend_memory_contexts``.
 
-Contexts form a tree with links in both directions; each has blocks of its own from malloc. A context's bytes decide
-which layout of ``layout/tables/postgresql.json`` it has: the sum of its blocks must be what the context itself counts
-(``mem_allocated``, PostgreSQL 13 and later).
+Contexts form a tree with links in both directions. Each context has its own blocks from malloc. Which layout of
+``layout/tables/postgresql.json`` a context has is decided by its bytes: its blocks must add up to the number that the
+context itself states (``mem_allocated``, PostgreSQL 13 and later).
 """
 
 from __future__ import annotations
@@ -39,23 +39,24 @@ MAX_CONTEXTS, MAX_BLOCKS, MAX_LISTED = 1 << 20, 1 << 22, 100
 FREE_LISTS, LEAST_CHUNK = 11, 8
 """aset.c: ALLOCSET_NUM_FREELISTS, 1 << ALLOC_MINBITS."""
 ALLOC_SET_ID, ID_BITS = 3, 7
-"""memutils_internal.h: MCTX_ASET_ID, and the bits of a chunk's header that hold it in all releases."""
+"""memutils_internal.h: MCTX_ASET_ID, and the mask of the bits that hold it in a chunk's header, in all releases."""
 BLOCK_ENDS = {"aset": 0, "next": 16, "freeptr": 24, "endptr": 32}
 """aset.c: AllocBlockData."""
 MOST_OWN = 4 << 10
-"""More bytes than the fields of a context outside its blocks have."""
+"""A limit for the bytes of a context's own fields, if these lie outside its blocks."""
 UNREADABLE = (Fault, OverflowError)
-"""The exceptions of reading a pointer that leads to no memory, or beyond all addresses."""
+"""The exceptions raised when a pointer leads to absent memory or exceeds the largest address."""
 ALIGNMENT, PAGE_BITS = 8, 12
-"""c.h: MAXALIGN of what malloc and the contexts hand out. Addresses are recorded page by page."""
+"""c.h: MAXALIGN, the alignment of all blocks and chunks; and the bits of an address in a page, for ``_Met``."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """A memory context: its ``total`` bytes from malloc, and the ``free`` bytes that it can hand out again.
+    """A memory context. ``total``: the bytes that it has from malloc; ``free``: those that it can hand out again.
 
     They are total_bytes and free_bytes of the view. ``level``: the distance from TopMemoryContext. ``ident``: None if
-    there is none. As in the view, a hash table's name is its ident. ``blocks``: (start, end) of each block."""
+    the context has none. As in the view, the ident of a hash table's context becomes its name. ``blocks``: (start, end)
+    of each block."""
 
     name: str
     ident: str | None
@@ -67,15 +68,15 @@ class Context:
 
     @property
     def used(self) -> int:
-        """The bytes that are handed out, with headers; used_bytes of the view."""
+        """The bytes that the context handed out, headers included; used_bytes of the view."""
         return self.total - self.free
 
 
 @dataclass(frozen=True)
 class Counted:
-    """The sums over a context's blocks: bytes as in the statistics, free bytes, and bytes as in ``mem_allocated``.
+    """The sums over a context's blocks. ``total`` and ``free``: bytes as in PostgreSQL's statistics.
 
-    ``damage``: what ended a list of free chunks too early."""
+    ``allocated``: bytes as in ``mem_allocated``. ``damage``: what ended a list of free chunks too early, or None."""
 
     total: int
     free: int
@@ -88,20 +89,20 @@ _Counter = Callable[[int, dict[str, Any]], Counted]
 
 
 class _NoSuch(Exception):
-    """The bytes do not fit the layout."""
+    """Raised if the bytes do not fit a layout."""
 
 
 class _Met:
-    """The addresses that were met, as a bit for each possible place of a chunk.
+    """The addresses that were met so far, as a bit for each address where a chunk can begin.
 
-    A block, a chunk or a list head belongs to one context only. So all lists together take no more steps than there are
-    places in memory."""
+    A block, a chunk or the head of a list belongs to only one context. So following all lists takes no more steps than
+    there are such addresses in memory."""
 
     def __init__(self) -> None:
         self._pages: dict[int, bytearray] = {}
 
     def add(self, address: int) -> bool:
-        """Return whether the address is possible, and is met for the first time."""
+        """Add an address. Return whether it is aligned and was not met before."""
         if address % ALIGNMENT:
             return False
         places = self._pages.get(address >> PAGE_BITS)
@@ -114,11 +115,11 @@ class _Met:
 
 
 class PostgresqlContent(Content):
-    """The memory contexts of a backend."""
+    """The memory contexts of a PostgreSQL backend."""
 
     @property
     def is_here(self) -> bool:
-        """Whether the process is a backend with known contexts. Raises Unsupported otherwise."""
+        """Whether the process is a PostgreSQL backend with a known layout. Raises Unsupported otherwise."""
         return bool(self.contexts)
 
     @part("memory contexts")
@@ -127,7 +128,7 @@ class PostgresqlContent(Content):
         return find_contexts(self.target, self._around.facts)
 
     def named_blocks(self, heaps: _native.Heaps, progress: Progress | None) -> list[tuple[int, str]]:
-        """Return (address, description) of the blocks that contexts have from malloc."""
+        """Return (address, description) of the blocks that memory contexts have from malloc."""
         return [
             (start, f"block of memory context {one_line(context.name)}")
             for context in self.contexts
@@ -135,11 +136,11 @@ class PostgresqlContent(Content):
         ]
 
     def check(self) -> None:
-        """Read all contexts, as far as possible."""
+        """Read all contexts, as far as they can be read."""
         or_none(lambda: self.contexts)
 
     def holders(self) -> list[ContentHolder]:
-        """Return the contexts as holders; contexts of the same name are one holder."""
+        """Return the contexts as holders. All contexts of one name are one holder."""
         named: defaultdict[str, list[Context]] = defaultdict(list)
         for context in self.contexts:
             named[context.name].append(context)
@@ -156,7 +157,7 @@ def _title(name: str, count: int) -> str:
 def find_contexts(target: Target, facts: Facts) -> list[Context]:
     """Return all contexts, each before its children.
 
-    Raises Unsupported if the program is no PostgreSQL backend, or if its contexts are unknown."""
+    Raises NotInUse if the program is not a PostgreSQL backend, Unsupported if its contexts have no known layout."""
     program = next((loaded for loaded in target.objects if basename(loaded.path) in ("postgres", "postmaster")), None)
     if program is None:
         raise NotInUse("memory contexts are PostgreSQL's, and this program is not postgres")
@@ -171,7 +172,8 @@ def find_contexts(target: Target, facts: Facts) -> list[Context]:
 
 
 def _check_apart(contexts: list[Context]) -> None:
-    """Raise Unsupported if two contexts claim the same memory. So all together have no more memory than there is."""
+    """Raise Unsupported if two contexts claim the same memory, so that their sum cannot exceed the memory that
+    exists."""
     blocks = sorted((start, end, context.address) for context in contexts for start, end in context.blocks)
     for (_start, end, one), (start, _end, other) in zip(blocks, blocks[1:]):
         if start < end:
@@ -190,7 +192,7 @@ def _top(target: Target, program: LoadedObject, reader: _Reader) -> int | None:
 
 
 def _misplaced(chunk: int, size: int, blocks: list[tuple[int, int]]) -> str | None:
-    """Describe where a chunk lies that is in none of the sorted ``blocks``; None if it is in one."""
+    """Return where a chunk lies, in words, if it is in none of the sorted ``blocks``; None if it is in one."""
     place = bisect(blocks, (chunk, chunk)) - 1
     is_inside = place >= 0 and chunk + size <= blocks[place][1]
     return None if is_inside else f"{chunk:#x}, outside of its blocks"
@@ -202,7 +204,7 @@ def _broken_list(place: int, context: int, size: int, wrong: str) -> Damage:
 
 
 class _Reader:
-    """Reads contexts; the layout of each kind of context is determined once."""
+    """Reads contexts; determines the layout of each kind of context once."""
 
     def __init__(self, target: Target, facts: Facts) -> None:
         self.space = target.space
@@ -226,9 +228,10 @@ class _Reader:
         return self._link(address, "parent") == 0 and self._text(self._link(address, "name"), NAME_LIMIT) == TOP
 
     def tree(self, top: int) -> Iterator[Context]:
-        """Yield the context ``top`` and all below it.
+        """Yield the context ``top`` and all contexts below it.
 
-        Raises Unsupported if links disagree, or if a context's blocks do not add up to what it counts."""
+        Raises Unsupported if links contradict each other, or if a context's blocks do not add up to the number that it
+        states."""
         waiting = [(top, 0, 0)]
         while waiting:
             address, parent, level = waiting.pop()
@@ -283,7 +286,7 @@ class _Reader:
     def _is_possible(self, counted: Counted) -> bool:
         """Return whether the blocks are mapped, do not overlap, and are large enough for the sums.
 
-        A context's own fields may lie elsewhere."""
+        The context's own fields may lie outside the blocks."""
         blocks = sorted(counted.blocks)
         mapped = (containing(self._mapped, start) for start, _end in blocks)
         are_mapped = all(place is not None and end <= place[1] for place, (_start, end) in zip(mapped, blocks))
@@ -292,14 +295,15 @@ class _Reader:
         return are_mapped and are_apart and 0 <= counted.free <= counted.total <= held
 
     def _learn(self, key: tuple[int, int], count: _Counter, form: dict[str, Any], counted: Counted) -> None:
-        # Without a free chunk, both layouts of free chunks fit.
+        # If there is no free chunk, both layouts of free chunks fit.
         if key not in self._forms and (counted.free or count != self._alloc_set):
             self._forms[key] = count, form
             kind = count.__name__.strip("_").replace("_", " ")
             self.facts.add(f"PostgreSQL's {kind} contexts", f"as since {form['since']}", "blocks add up")
 
     def _damaged(self, address: int, allocated: int, found: list[Counted]) -> Counted:
-        """Return the sums by the layout that fits best, for a context with damaged free lists. Raises Unsupported."""
+        """Return the sums of a context with damaged free lists, by the layout that fits best. Raises Unsupported if
+        none fits."""
         if not found:
             raise Unsupported(
                 f"the blocks of the memory context at {address:#x} do not add up to the {allocated} bytes that it "
@@ -316,8 +320,9 @@ class _Reader:
             yield from ((count, form) for form in variants(TABLE, count.__name__.strip("_")))
 
     def _alloc_set(self, context: int, form: dict[str, Any]) -> Counted:
-        """Count as AllocSetStats() does: blocks are a list, the first one contains the context; free chunks are in
-        lists."""
+        """Count as AllocSetStats() does.
+
+        Blocks are a list, and the first block contains the context. Free chunks are in lists."""
         blocks: list[tuple[int, int]] = []
         total, free = form["size"], 0
         met = self._met["alloc_set" + form["since"]]
@@ -339,10 +344,10 @@ class _Reader:
     def _free_chunks(
         self, context: int, form: dict[str, Any], blocks: list[tuple[int, int]], met: _Met
     ) -> tuple[int, Damage | None]:
-        """Return the bytes of the chunks in all free lists, with headers, and the damage that ended a list.
+        """Return the bytes of all chunks in free lists, headers included, and the damage that ended a list (or None).
 
-        Up to 15 a chunk's header has its size and the pointer to the next free chunk (a used chunk: to its context).
-        Since 16 the header is a word of bits, and the pointer to the next chunk lies after it."""
+        Up to 15, a chunk's header has its size and a pointer: in a free chunk to the next free chunk, in a chunk in use
+        to its context. Since 16 the header is a word of bits, and the pointer to the next free chunk lies after it."""
         has_size, found = form["chunk"] == "size", 0
         header = 2 * self._word if has_size else self._word
         damage = None
@@ -363,10 +368,10 @@ class _Reader:
         return found, damage
 
     def _ring(self, head: int) -> Iterator[int]:
-        """Yield the nodes of a dlist (lib/ilist.h): the first word points to the node before, the second to the
+        """Yield the nodes of a dlist (lib/ilist.h). A node's first word points to the previous node, its second to the
         next."""
         at, before = self.space.word(head + self._word), head
-        if at == 0:  # all kinds of contexts initialise it to point to itself
+        if at == 0:  # contexts of all kinds initialise the head to point to itself
             raise _NoSuch
         for _ in range(MAX_BLOCKS):
             if at == head:
@@ -419,7 +424,8 @@ class _Reader:
         return Counted(own + size * len(blocks), free, size * len(blocks), [(context, context + own), *blocks])
 
     def _empty_blocks(self, context: int, form: dict[str, Any]) -> Iterator[int]:
-        """Yield the empty blocks that a slab keeps: a dclist since PostgreSQL 16, whose last field is the count."""
+        """Yield the empty blocks that a slab context keeps since PostgreSQL 16, in a dclist. Its last field is the
+        count."""
         if form["empty_count"] is None:
             return
         place = context + form["empty_count"]
@@ -432,7 +438,7 @@ class _Reader:
             raise _NoSuch
 
     def _bump(self, context: int, form: dict[str, Any]) -> Counted:
-        """Count as BumpStats() does, which leaves out the context itself."""
+        """Count as BumpStats() does, which does not count the context itself."""
         blocks: list[tuple[int, int]] = []
         own, total, free = form["size"], 0, 0
         for block in self._ring(context + form["blocks"]):

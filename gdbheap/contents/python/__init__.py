@@ -1,1 +1,1 @@
-"""The contents of a used block in Python: an object of a type, a buffer that an object owns, or something unknown."""
+"""The contents of blocks in use of Python: objects of a type, buffers that objects own, or unknown data."""

@@ -18,20 +18,21 @@ from gdbheap.graph.mapped import Mapped, find_mapped, mapped_files
 from gdbheap.targets.parts import part
 from gdbheap.targets.ranges import Ranges, containing, subtract
 
-# The largest number of unidentified blocks that are described.
+# The most unidentified blocks that are described.
 MAX_UNIDENTIFIED = 10_000
-# With more blocks in use, and less than this share of their bytes in C code, the graph is not drawn to find the owners
-# of C blocks: it takes longer than all else.
+# If there are more blocks in use than MANY_BLOCKS, and less than LEAST_SHARE of their bytes belong to C code, the graph
+# is not drawn to find the owners of C blocks: that would take longer than everything else.
 MANY_BLOCKS = 1_000_000
 LEAST_SHARE = 0.01
 
 
 class PythonContent(Content):
-    """The Python of a target. Everything but ``is_here`` raises NotAPython if there is none, or Unsupported."""
+    """The Python of a target. Everything but ``is_here`` raises NotAPython if the target has no Python, or
+    Unsupported."""
 
     @property
     def is_here(self) -> bool:
-        """Whether the target runs a Python whose objects are understood."""
+        """Whether the target runs a Python whose objects gdbheap can read."""
         try:
             return self.objects is not None
         except NotAPython:
@@ -43,12 +44,12 @@ class PythonContent(Content):
         return self.interpreter.warnings if self.has("interpreter") else ()
 
     def require_interpreter(self) -> Interpreter:
-        """Return ``interpreter``, for the facts that finding it adds."""
+        """Return ``interpreter``. Finding it adds facts to the heap."""
         return self.interpreter
 
     @part("interpreter")
     def interpreter(self) -> Interpreter:
-        """CPython itself, whichever allocator has its objects."""
+        """The CPython interpreter, whichever allocator its objects are in."""
         around = self._around
         named = [allocator.interpreter for allocator in around.allocators if allocator.interpreter is not None]
         tagged = any(allocator.is_free_threaded for allocator in around.allocators)
@@ -71,7 +72,7 @@ class PythonContent(Content):
 
     @property
     def objects_or_none(self) -> Objects | None:
-        """The Python objects; None if there are none or they are unknown."""
+        """The Python objects; None if the target has none or their layout is unknown."""
         return or_none(lambda: self.objects)
 
     @part("collector")
@@ -109,7 +110,7 @@ class PythonContent(Content):
         """Names for the nodes of the graph of Python objects, with the contents of keys if they may be shown."""
         return self._paths if self._around.disclosure.contents else self._paths_without_contents
 
-    # Two of them, as they cache what they have named.
+    # There are two, because each caches the names that it has made.
     @part("paths")
     def _paths(self) -> ObjectPaths:
         return ObjectPaths(self.references)
@@ -120,7 +121,7 @@ class PythonContent(Content):
 
     @part("mapped memory")
     def mapped(self) -> list[Mapped]:
-        """The memory that was mapped according to Python objects and structures of libraries."""
+        """The memory that the program mapped, as Python objects and structures of libraries describe it."""
         looking = self._around.labelled("looking for owners of mapped memory")
         return find_mapped(self.target, self.objects.heaps, self._mappable, looking)
 
@@ -130,41 +131,42 @@ class PythonContent(Content):
         files, around = mapped_files(self.target), self._around
         if around.other_allocator is not None:
             return files
-        # Read-only pages in between are part of a mapping too.
+        # Read-only memory is included, because read-only pages may be part of such memory.
         owned = sorted([*around.owned_ranges(), *around.single_blocks()])
         return sorted([*files, *subtract(around.anonymous(writable=False), owned)])
 
     def mapped_at(self, address: int) -> Mapped | None:
-        """Return the mapped memory of an object that holds ``address``; None if there is none, or no Python."""
+        """Return the memory that an object mapped and that contains ``address``; None if there is none, or no
+        Python."""
         if self.target.refusal is not None or containing(self._mappable, address) is None:
             return None
         return next((one for one in or_none(lambda: self.mapped) or [] if one.address <= address < one.end), None)
 
     @part("census")
     def census(self) -> _native.Census:
-        """The census of all Python objects and of the blocks that their fields own."""
+        """The counts of all Python objects, and of the blocks that fields of these own."""
         return self.objects.census((), self.classifying, MAX_UNIDENTIFIED)
 
     @part("census with owners")
     def owned_census(self) -> _native.Census:
-        """The census with the owners of C blocks, from the graph.
+        """The census, with blocks of C code counted for the objects that own them according to the graph.
 
-        With many blocks in use, and hardly any of their bytes in C code, C blocks have no owner."""
+        If ``draws_for_owners`` is False, blocks of C code have no owner."""
         if not self.draws_for_owners:
             return self.census
         return self.objects.census((), self.classifying, MAX_UNIDENTIFIED, or_none(lambda: self.references))
 
     @property
     def draws_for_owners(self) -> bool:
-        """Whether a table of all types is worth drawing the graph, which finds the owners of C blocks."""
+        """Whether drawing the graph, which finds the owners of C blocks, is worth the time for a table of all types."""
         stores = self.census.stores
         count, used = sum(store.used.count for store in stores), sum(store.used.bytes for store in stores)
         return count <= MANY_BLOCKS or sum(store.unclassified.bytes for store in stores) >= LEAST_SHARE * used
 
     def owners_of(self, blocks: Sequence[int], draws: bool = True) -> dict[int, Owner | None]:
-        """Return the owner of each block that is no object, by the program's pointer to the block.
+        """Return the owner of each block that is not an object, by the program's pointer to the block.
 
-        ``draws``: the graph may be drawn to find the owners that no field names."""
+        None if the block has no owner. ``draws``: draw the graph, if needed, to find owners that no field names."""
         if not draws or not self.has("references"):
             found = self.objects.owners_of(blocks, self.classifying)
             if not draws or None not in found.values():

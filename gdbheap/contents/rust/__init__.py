@@ -1,1 +1,1 @@
-"""The contents of Rust blocks."""
+"""The contents of blocks of Rust programs."""

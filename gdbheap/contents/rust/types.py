@@ -1,8 +1,8 @@
-"""Recognise programs in Rust, and find the types of objects behind trait pointers.
+"""Recognise programs in Rust, and find the types of the objects to which trait pointers point.
 
-rustc puts the paths of the standard library's sources into each program that can panic. They remain when symbols are
+rustc puts the paths of the standard library's sources into each program that can panic. They remain after symbols are
 stripped: ``/rustc/59807616e1fa…/library/core/src/…``, or Debian's ``/usr/src/rustc-1.63.0/library/…``. A vtable has no
-symbol of its own: the symbols of its functions give its type.
+symbol of its own; its type is known by the symbols of its functions.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ _LEAST_FUNCTIONS = 2
 
 
 def is_rust(target: Target) -> bool:
-    """Return whether the program itself is written in Rust."""
+    """Return whether the program itself, not only a library, is written in Rust."""
     return bool(target.objects) and mentions(target, target.objects[0], SOURCES)
 
 
 def types_of(target: Target, vtables: dict[str, int]) -> dict[str, str]:
-    """Return the type of each vtable, as far as symbols show it; keys are those of ``vtables``.
+    """Return the type of each vtable, by the keys of ``vtables``. Vtables whose type no symbols show are left out.
 
-    An optimising compiler merges functions with the same code under the name of one of them: the function that drops a
-    struct is often the one that drops its only field that needs it. So two functions must name the type, and no method
-    another type.
+    An optimising compiler merges functions with the same code under the name of one of them. For example, the function
+    that drops a struct is often the one that drops its only field that needs it. Therefore at least two functions must
+    name the type, and no method may name another type.
     """
     functions = {name: _functions(target, vtable) for name, vtable in vtables.items()}
     wanted = {function for each in functions.values() for function in each}
@@ -70,7 +70,7 @@ def types_of(target: Target, vtables: dict[str, int]) -> dict[str, str]:
 
 
 def _functions(target: Target, vtable: int) -> list[int]:
-    """Return the function that drops the object, and the words that may be methods."""
+    """Return the addresses of the function that drops the object and of the functions that may be its methods."""
     word = target.machine.word
     raw = target.space.read_available(vtable, _MOST_WORDS * word)
     words = [each for (each,) in target.machine.structure("P").iter_unpack(raw[: len(raw) - len(raw) % word])]
@@ -78,9 +78,10 @@ def _functions(target: Target, vtable: int) -> list[int]:
 
 
 def _agreed(names: list[set[str]]) -> str | None:
-    """Return the type that the first function, which drops it, and the methods after it agree on; None if they do not.
+    """Return the type on which the function that drops an object and the methods after it agree; None if they do not.
 
-    The methods end at the next function that drops something."""
+    ``names``: the names of each function, that of the dropping function first. The methods end at the next function
+    that drops something, or at one without a name."""
     dropped, methods = _type(names[0], _DROP) if names else None, []
     for each in names[1:]:
         if _type(each, _DROP) or not each:
@@ -94,7 +95,8 @@ def _agreed(names: list[set[str]]) -> str | None:
 
 
 def _type(names: set[str], pattern: re.Pattern[str]) -> str | None:
-    """Return the type in a function's only name; None if there are several names, or if the name has no type."""
+    """Return the type that a function's only name contains; None if the function has several names or the name has no
+    type."""
     if len(names) != 1:
         return None
     found = pattern.fullmatch(next(iter(names)))

@@ -11,7 +11,7 @@ from gdbheap.findings.finding import Evidence, Figures, Finding
 class AfterFork(Figures):
     """The ``anonymous`` bytes of RSS, and the process's proportional share of them (``pss``).
 
-    ``python``: whether Python's objects are among them.
+    ``python``: whether the process is a Python.
     """
 
     ids = ("after-fork",)

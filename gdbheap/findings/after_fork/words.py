@@ -8,16 +8,15 @@ from gdbheap.report.words.finding_words import Words
 
 ADVICE = "add up PSS, not RSS. Shared pages stay shared until a process writes to them"
 IN_PYTHON = (
-    ". Python writes a reference count whenever it uses an object, and its collector writes next to objects: "
-    "gc.freeze() before fork() stops the collector only. '--children' shows which of the two copied pages"
+    ". Python writes a reference count whenever it uses an object, and its collector writes next to objects. "
+    "gc.freeze() before fork() prevents only the collector's writes. '--children' shows which of the two copied pages"
 )
 
 
 def _text(figures: AfterFork) -> str:
     return (
         f"{size_text(figures.pss)} of {size_text(figures.anonymous)} of private memory is this process's share "
-        "(Pss_Anon). The processes that it was forked from, or that it forked, share the rest, and RSS counts it for "
-        "each"
+        "(Pss_Anon). It shares the rest with its parents and children by fork(), and the RSS of each of them counts it"
     )
 
 

@@ -1,4 +1,4 @@
-"""Free blocks in threads' caches: only their thread can soon reuse them."""
+"""Free blocks in threads' caches, which soon only the thread of the cache can reuse."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gdbheap.findings.modules import largest_first
 
 @dataclass(frozen=True)
 class Cached(Figures):
-    """The ``caches`` of threads, and the free ``blocks`` in these and in the caches that threads share.
+    """The number of threads' ``caches``, and of the free ``blocks`` in these and in caches that threads share.
 
-    ``shared``: the bytes in shared caches. ``setting``: what keeps caches small. ``owner``: the module that has most of
-    them, "" if only one module has any.
+    ``shared``: the bytes in shared caches. ``setting``: the setting that keeps caches small. ``owner``: the module with
+    most of the caches, "" if only one module has any.
     """
 
     ids = ("cached-*",)
@@ -27,8 +27,10 @@ class Cached(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the resident bytes of such blocks, for each allocator. They may be intended, as caches make malloc
-    fast."""
+    """Return the resident bytes of free blocks in caches, for each allocator.
+
+    The finding is doubtful: the caches may be intended, as they make malloc fast.
+    """
     found = [(allocator, allocator.caching()) for allocator in evidence.heap.allocators]
     claims = [_claim(evidence, allocator, caching) for allocator, caching in found if caching is not None]
     return [claim for claim in claims if evidence.worth(claim.finding.bytes)]

@@ -23,7 +23,7 @@ REST = (
 
 
 def _text(figures: Cached) -> str:
-    shared = f", {size_text(figures.shared)} of it in caches that threads share" if figures.shared else ""
+    shared = f", {size_text(figures.shared)} of these bytes in caches that threads share" if figures.shared else ""
     most = f" (most in {figures.owner})" if figures.owner else ""
     return (
         f"{counted(figures.blocks, 'free block')} of {figures.title}{most} are in {counted(figures.caches, 'cache')} "

@@ -8,17 +8,18 @@ from gdbheap.contents.cxx.kinds import Room
 from gdbheap.errors import GdbheapError
 from gdbheap.findings.finding import MAX_GRAPH_BLOCKS, UNLISTED, Evidence, Figures, Finding
 
-# A kind with less than this share of the room is not named.
+# A kind of container with a smaller percentage of all unused capacity is not named.
 MIN_PERCENT_SHOWN = 5
 VECTOR = "vector"
 
 
 @dataclass(frozen=True)
 class RoomOfKind:
-    """The containers of one kind, in words (``kind``) and as a key of TEXTS (``family``): their room and its use.
+    """The containers of one kind: their capacity, and how much of it is used.
 
-    ``capacity``: the bytes of room; ``used``: the bytes filled. ``proven``: whether more than three ascending pointers
-    identifies the kind. A reader, an arena or a ring has three like a std::vector, and uses all of its block.
+    ``kind``: the kind in words; ``family``: its key in TEXTS. ``capacity``: the bytes that the containers can hold;
+    ``used``: the bytes that they do hold. ``proven``: False if three ascending pointers are all that identifies the
+    kind: a reader, an arena or a ring has three as a std::vector does, and uses all of its block.
     """
 
     kind: str
@@ -31,10 +32,11 @@ class RoomOfKind:
 
 @dataclass(frozen=True)
 class ContainerRoom(Figures):
-    """The number of ``containers``, their bytes of room (``capacity``) and the ``used`` ones.
+    """The number of ``containers``, the bytes of their ``capacity``, and the ``used`` ones of these.
 
-    ``pages``: the resident bytes of whole pages of room. ``address``: the block of the container with the ``most`` of
-    these. ``kinds``: those worth naming. ``path``: what reaches that block, as an edge from a root, "" if unknown.
+    ``pages``: the resident bytes of unused capacity in whole pages. ``address``: the block of the container with the
+    most of these bytes (``most``). ``kinds``: the kinds that are worth naming. ``path``: the first step of the path to
+    that block, "" if unknown.
     """
 
     ids = ("capacity",)
@@ -50,7 +52,7 @@ class ContainerRoom(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return the resident bytes of unused room; in a program with Python only of proven containers."""
+    """Return the resident bytes of unused capacity; in a program with Python only those of proven containers."""
     rooms = _rooms(evidence)
     size = sum(room.small + room.pages for room in rooms)
     if not rooms or not evidence.worth(size):
@@ -70,7 +72,7 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _path(evidence: Evidence, room: Room) -> str:
-    """Return the start of the path to the block with the most room; "" if references are not followed anyway."""
+    """Return the first step of the path to the block with the most unused capacity; "" if it is unknown."""
     heap = evidence.heap
     if not evidence.follows or heap.target.remote or not room.address:
         return ""

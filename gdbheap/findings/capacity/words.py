@@ -9,7 +9,7 @@ from gdbheap.report.words.finding_words import Words
 TABLES = "buckets"
 RUST = "rust "
 # Three ascending pointers are the only evidence for such a vector.
-IF_VECTORS = "if these are std::vectors: readers, arenas and rings have the same three pointers"
+IF_VECTORS = "if these are std::vectors (readers, arenas and rings have the same three pointers)"
 
 
 def _text(figures: ContainerRoom) -> str:
@@ -17,7 +17,7 @@ def _text(figures: ContainerRoom) -> str:
     likely = ", ".join(_part(kind) for kind in figures.kinds if not kind.proven)
     parts = "; ".join([*([proven] if proven else []), *([f"{likely}, {IF_VECTORS}"] if likely else [])])
     is_one = sum(kind.count for kind in figures.kinds) == 1
-    most = "" if is_one else f"the largest part, {size_text(figures.most)}, is "
+    most = "it is " if is_one else f"the largest part, {size_text(figures.most)}, is "
     way = f", reached from {figures.path}" if figures.path else ""
     where = f"; {most}in the block at {figures.address:#x}{way}" if figures.address else ""
     return f"containers {'' if proven else 'may '}have room that they do not fill: {parts}{where}"
@@ -32,19 +32,19 @@ def _advice(figures: ContainerRoom) -> str:
     told = []
     if not any(kind.proven for kind in figures.kinds):
         told.append(
-            "look in the source for a std::vector there" if figures.path else "look in the source at what holds them"
+            "check in the source whether it is a std::vector" if figures.path else "find in the source what holds them"
         )
     if any(family.startswith(RUST) for family in families):
-        told.append("call shrink_to_fit() of a Vec, String or HashMap that does not grow again, or use a new one")
+        told.append("call shrink_to_fit() on a Vec, String or HashMap that does not grow again, or make a new one")
     if TABLES in families:
-        told.append("call rehash(0) of a std::unordered_map that was emptied: clear() keeps its buckets")
+        told.append("call rehash(0) on a std::unordered_map that was emptied: clear() keeps its buckets")
     if any(family != TABLES and not family.startswith(RUST) for family in families):
         told.append(
-            "call shrink_to_fit() of a std::vector or std::string that does not grow again: clear() and reserve() "
-            "leave it room"
+            "call shrink_to_fit() on a std::vector or std::string that does not grow again: clear() and reserve() "
+            "leave unused room in it"
         )
     if figures.pages and not figures.path:
-        told.append("'heap owners --by=block' shows what holds the largest")
+        told.append("'heap owners --by=block' shows what holds the largest container")
     return "; ".join(told)
 
 

@@ -1,4 +1,4 @@
-"""The largest memory contexts of a PostgreSQL backend: those of one name, or of prepared statements."""
+"""The largest memory contexts of a PostgreSQL backend: those with the same name, or those of prepared statements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from gdbheap.contents.postgresql.contexts import Context, PostgresqlContent
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.targets.ranges import joined
 
-# plancache.c: a prepared statement has contexts of the first two names, and of the last one while it has its own plan.
+# plancache.c: a prepared statement has contexts with the first two names, and one with the last while it has a plan of
+# its own.
 SOURCE = "CachedPlanSource"
 OF_STATEMENTS = (SOURCE, "CachedPlanQuery", "CachedPlan")
 PREPARED = "prepared statements"
@@ -21,10 +22,10 @@ OF_CONTEXTS = re.compile(r"^(?:[\d,]+ )?memory contexts? (.+)$")
 
 @dataclass(frozen=True)
 class LargestContext(Figures):
-    """The contexts of one ``name``, their number (``count``) and their bytes from malloc (``total``).
+    """The contexts with one ``name``: their number (``count``) and their bytes from malloc (``total``).
 
-    ``free``: the bytes that are free in them. ``statements``: the number of prepared statements to which they belong; 0
-    for other contexts.
+    ``free``: the bytes of these that are free. ``statements``: the number of prepared statements to which the contexts
+    belong; 0 for other contexts.
     """
 
     ids = ("postgresql-context",)
@@ -35,13 +36,13 @@ class LargestContext(Figures):
     statements: int = field(default=0, metadata=UNLISTED)
 
     def is_about(self, holder: str) -> bool:
-        """Return whether a holder, by its name, is the contexts of one of these names."""
+        """Return whether the holder with this name consists of contexts that this finding is about."""
         found = OF_CONTEXTS.search(holder)
         return found is not None and found[1] in self.name.split(AND)
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the contexts of the name with the most bytes, if these are enough."""
+    """Return the contexts that together have the most bytes, grouped by name, if these are enough for a finding."""
     if evidence.heap.target.refusal is not None:
         return []
     groups: dict[str, list[Context]] = defaultdict(list)

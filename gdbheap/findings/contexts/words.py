@@ -23,11 +23,11 @@ def _advice(figures: LargestContext) -> str:
     if figures.statements:
         return (
             "run DEALLOCATE ALL in the session that prepared them, or limit the statement cache of the driver or "
-            "pooler. 'heap contexts' shows texts of them, and --top=all that of each"
+            "pooler. 'heap contexts' shows the texts of some statements; add --top=all for all"
         )
     return (
         "'heap contexts' lists all contexts, each with its purpose. An executor's context ends with its query "
-        "(work_mem bounds hash tables and sorts), that of a cache with the connection"
+        "(work_mem limits its hash tables and sorts). A cache's context ends with the connection"
     )
 
 

@@ -14,9 +14,9 @@ from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
 class Cycles(Figures):
     """The number of ``objects``, and the ``type`` whose objects have the most bytes (``largest``).
 
-    About the collector, if it was found: ``enabled``; ``frozen``: whether it has frozen objects; ``count`` of
+    Fields about the collector, if it was found: ``enabled``; ``frozen``: whether objects are frozen; ``count`` of
     ``threshold``: how close it is to its next run over the youngest generation. ``closing``: the references that close
-    the largest group of cycles; ``times``: the number of these cycles.
+    the largest group of cycles; ``times``: the number of cycles in this group.
     """
 
     ids = ("cycles",)
@@ -32,9 +32,9 @@ class Cycles(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return the cycles that the collector would free, after gc.unfreeze() if objects are frozen.
+    """Return the cycles that the collector would free, perhaps only after gc.unfreeze().
 
-    The graph of references is built for few blocks, if the collector is off, or in detail.
+    The graph of references is built only for few blocks, if the collector is off, or with ``detail``.
     """
     found = evidence.unreachable
     if found is None:

@@ -31,11 +31,11 @@ def _state(figures: Cycles) -> str:
 
 def _advice(figures: Cycles) -> str:
     is_off = figures.enabled is not None and not figures.enabled
-    keep = ", and gc.enable() or gc.collect() from time to time" if is_off else " after the code that left them"
+    keep = ", then call gc.enable(), or gc.collect() from time to time" if is_off else " after the code that left them"
     frozen = ". If that frees nothing, call gc.unfreeze() first: gc.freeze() hides objects from the collector"
     return (
-        f"call gc.collect(){keep}{frozen if figures.frozen else ''}. 'heap unreachable' lists them. Clear the named "
-        "reference (del, None, weakref), and there is no cycle"
+        f"call gc.collect(){keep}{frozen if figures.frozen else ''}. 'heap unreachable' lists them. To avoid them, "
+        "clear the named reference (del, None, weakref)"
     )
 
 

@@ -13,14 +13,14 @@ from gdbheap.findings.finding import MAX_LIKELY_GRAPH_BLOCKS, Evidence, Figures,
 from gdbheap.graph.nodes import Node
 
 STR = "str"
-# The size of the first sample. All strings are compared if half of it repeats other values.
+# The size of the first sample. All strings are compared if more than half of it repeats other values.
 SAMPLES = 400
 TEXTS = Limits(length=200, value=200, items=1, depth=1, reads=4)
 
 
 @dataclass(frozen=True)
 class EqualStrings(Figures):
-    """The number of strings (``objects``), of ``values`` that several of them have, and of their ``copies``."""
+    """The number of strings (``objects``), of ``values`` that several strings have, and of surplus ``copies``."""
 
     ids = ("equal-strings",)
     objects: int
@@ -29,7 +29,7 @@ class EqualStrings(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return what one copy of each value would save, if a sample shows that most strings have copies."""
+    """Return what keeping one copy of each value would save, if a sample shows that most strings have copies."""
     strings = [row for row in evidence.estimates if row.type == STR]
     if evidence.objects is None or not evidence.worth(sum(row.bytes for row in strings)):
         return []
@@ -50,7 +50,7 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _repeat(evidence: Evidence, objects: Objects, types: list[int]) -> bool:
-    """Return whether most strings of a sample repeat another one's value."""
+    """Return whether more than half of a sample of strings repeats the value of another string."""
     references = evidence.graph_of(evidence.heap.used_blocks if evidence.detail else MAX_LIKELY_GRAPH_BLOCKS)
     if references is None:
         return False

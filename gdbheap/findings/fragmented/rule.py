@@ -17,10 +17,10 @@ from gdbheap.targets.target import AT_ENTRY
 class Fragmented(Figures):
     """The groups of blocks (``kind``: slabs, spans or pages) that would be empty after packing.
 
-    ``groups`` of ``all_groups`` would be freed if their ``blocks`` moved into others; ``free``: the bytes of free
-    blocks in all of them. ``sizes``: the number of block sizes that each keep at least a page this way; blocks of
-    ``size`` bytes keep the most, ``of_size`` bytes. ``server``: the redis or valkey with its own jemalloc, which moves
-    blocks; "" for all other programs.
+    ``groups`` of ``all_groups`` would be empty if their ``blocks`` moved into others; ``free``: the bytes of free
+    blocks in all groups. ``sizes``: the number of block sizes for which packing frees at least a page; blocks of
+    ``size`` bytes would free the most, ``of_size`` bytes. ``server``: the redis or valkey that has its own jemalloc and
+    can move blocks; "" for all other programs.
     """
 
     ids = ("fragmented-*",)
@@ -37,7 +37,7 @@ class Fragmented(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return what packing would free: resident pages of groups that packed blocks do not need.
+    """Return what packing would free: the resident pages of groups that would be empty.
 
     Absent pages of the groups that would be filled are subtracted.
     """
@@ -73,8 +73,10 @@ def _claim(evidence: Evidence, allocator: Allocator, packing: _native.Packing) -
 
 
 def _server(evidence: Evidence, allocator: Allocator) -> str:
-    """Return the server whose own program contains jemalloc: with jemalloc in a library, the server refuses to move
-    blocks."""
+    """Return the id of the server, if jemalloc is part of its own program; else "".
+
+    With jemalloc in a library, the server refuses to move blocks.
+    """
     if not isinstance(allocator, JemallocLibraries):
         return ""
     program = evidence.heap.target.object_of(evidence.heap.target.auxv.get(AT_ENTRY, 0))

@@ -7,13 +7,13 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 SERVER = (
-    "run '{0}-cli CONFIG SET activedefrag yes', which moves them: this {0} has its own jemalloc. MEMORY PURGE returns "
-    "none of this"
+    "run '{0}-cli CONFIG SET activedefrag yes', which moves the blocks: this {0} has its own jemalloc. MEMORY PURGE "
+    "returns none of this"
 )
 OWN = (
     "copy long-lived data into new blocks before any of the old ones is freed (build the container anew), then release "
-    "what is empty ({call}). Or make long-lived data before the load that filled these {kind}. 'heap pins' lists "
-    "blocks that keep much, 'heap sizes' all sizes"
+    "the empty {kind} ({call}). Or allocate long-lived data before the load that filled these {kind}. 'heap pins' "
+    "lists the blocks that keep the most, 'heap sizes' lists all sizes"
 )
 CALLS = {
     "jemalloc": 'mallctl("arena.4096.purge")',
@@ -25,8 +25,9 @@ CALLS = {
 def _text(figures: Fragmented) -> str:
     return (
         f"{figures.groups:,} of {figures.all_groups:,} {figures.kind} of {figures.title} would be empty if their "
-        f"{counted(figures.blocks, 'block')} lay in free slots of the others ({size_text(figures.free)} in all). The "
-        f"blocks have {counted(figures.sizes, 'size')}; those of {figures.size:,} bytes keep the most "
+        f"{counted(figures.blocks, 'block')} lay in free slots of the others (all have "
+        f"{size_text(figures.free)} of free slots). The "
+        f"blocks have {counted(figures.sizes, 'size')}; the blocks of {figures.size:,} bytes keep the most "
         f"({size_text(figures.of_size)})"
     )
 

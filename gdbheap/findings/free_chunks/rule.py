@@ -13,11 +13,11 @@ HOLE_SIZES = (1024, 256, 64, 16, 4)
 
 @dataclass(frozen=True)
 class FreeChunks(Figures):
-    """The ``chunks`` that have whole pages, and the bytes of these pages.
+    """The number of free ``chunks`` with whole pages.
 
-    ``main``: those in the main arena; ``threads``: those in ``arenas`` of threads. ``unused``: those in
-    ``unused_arenas`` that no thread uses any more. ``pinned_by``: the path to the block after the largest chunk, "" if
-    unknown.
+    The bytes of these pages: ``main``: in the main arena; ``threads``: in the ``arenas`` of threads; ``unused``: in the
+    ``unused_arenas``, which no thread uses any more. ``pinned_by``: the path to the block after the largest chunk, ""
+    if unknown.
     """
 
     ids = ("free-chunks",)
@@ -49,9 +49,9 @@ def find(evidence: Evidence) -> list[Claim]:
 
 
 def _holes(evidence: Evidence) -> list[str]:
-    """Return the command that lists the largest holes, with a minimum if all are smaller than its default.
+    """Return the command that lists the largest holes, with a minimum if all of them are smaller than its default.
 
-    Empty if no hole is listed with even the smallest minimum.
+    Empty if no hole would be listed even with the smallest minimum.
     """
     found = (size for size in HOLE_SIZES if evidence.glibc is not None and evidence.glibc.holes(size << 10))
     size = next(found, None)
@@ -63,8 +63,8 @@ def _holes(evidence: Evidence) -> list[str]:
 def _above_largest(evidence: Evidence) -> str:
     """Return the path to the block in use after the largest free chunk.
 
-    "" if the chunk does not deserve a finding of its own, or the graph of references would take longer than all the
-    rest.
+    "" if the chunk alone is too small for a finding, or if building the graph of references would take longer than
+    everything else.
     """
     rows = [] if evidence.glibc is None else evidence.glibc.holes(MIN_FINDING_BYTES)
     most = max(rows, key=lambda row: row.end - row.start, default=None)

@@ -8,7 +8,7 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
-    "call malloc_trim(0) after the load that left them ('heap trim --yes' does it now). 'heap holes' lists them, "
+    "call malloc_trim(0) after the load that left them ('heap trim --yes' does it now). 'heap holes' lists the holes, "
     "'heap pins' shows which blocks keep more pages"
 )
 MEASURED = (

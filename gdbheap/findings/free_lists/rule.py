@@ -8,7 +8,7 @@ from gdbheap.findings.finding import SAMPLE_CAUTION, UNLISTED, Evidence, Figures
 
 # A frame that its code object keeps (up to 3.9) is on no free list.
 KEPT_BY_CODE = "frame"
-# The largest difference between the size of such a block and the size that was asked for.
+# The largest difference between the size of a block for Python 2's numbers and the size that was asked for.
 MAX_ROUNDED = 48
 
 
@@ -16,8 +16,8 @@ MAX_ROUNDED = 48
 class FreeLists(Figures):
     """The number of ``objects`` on free lists, and their bytes (``size``).
 
-    ``most``, ``most_bytes``: the number and bytes of the ``type`` with the most bytes. ``slabs``, ``slab_bytes``: in
-    Python 2, the malloc blocks kept for numbers without a live number in them.
+    ``type``: the type with the most bytes; ``most``, ``most_bytes``: the number and the bytes of its objects.
+    ``slabs``, ``slab_bytes``: in Python 2, the malloc blocks for numbers that contain no live number.
     """
 
     ids = ("free-lists",)
@@ -31,10 +31,9 @@ class FreeLists(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return all objects on free lists, and blocks of free numbers.
+    """Return all objects on free lists, and the blocks of Python 2's numbers without a live number.
 
-    They are counted only if a sample of the blocks, or the number of blocks of that size, shows that they may be
-    enough.
+    They are counted only if a sample of the blocks, or the number of blocks of such a size, suggests a finding.
     """
     idle = SAMPLE_CAUTION * sum(row.idle_bytes for row in evidence.estimates if _is_cleared(row.type))
     if not evidence.worth(idle + _most_of_slabs(evidence)):
@@ -64,5 +63,5 @@ def _most_of_slabs(evidence: Evidence) -> int:
 
 
 def _is_cleared(name: str) -> bool:
-    """Return whether a type has one of the interpreter's own free lists, not a library's."""
+    """Return whether the free list of a type belongs to the interpreter itself, and not to a library."""
     return "." not in name and name != KEPT_BY_CODE

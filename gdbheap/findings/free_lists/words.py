@@ -8,7 +8,7 @@ from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
     "call gc.collect() after the load that left them: only a collection of the oldest generation clears the free "
-    "lists. 'heap pools' lists the sizes of the blocks. An arena goes back only when it is empty"
+    "lists. 'heap pools' lists the sizes of the blocks. pymalloc returns an arena only when it is empty"
 )
 OF_SLABS = (
     "call gc.collect(), which frees these blocks, then malloc_trim(0), which returns their pages: "

@@ -11,10 +11,10 @@ from gdbheap.findings.finding import UNLISTED, Figures
 class Growing(Figures):
     """The growth since an earlier snapshot, ``seconds`` ago.
 
-    ``more``: the additional bytes in use, in all allocators. The type that grew most gained ``count`` objects and
-    ``gained`` bytes with their buffers. The block size that grew most gained ``blocks`` of ``size`` bytes. ``address``,
-    ``path`` (as Python): the object that retains most of the growth, ``retained`` bytes more. ``limit_in``: seconds
-    until RSS reaches the limit at this rate.
+    ``more``: the additional bytes in use, over all allocators. ``type``: the type that grew most, by ``count`` objects
+    and ``gained`` bytes with their buffers. ``size``: the block size that grew most, by ``blocks`` blocks of
+    ``allocator``. ``address``, ``path`` (as Python): the object that retains most of the growth, ``retained`` bytes
+    more than before. ``limit_in``: the seconds until RSS reaches the limit at this rate.
     """
 
     ids = ("growing",)

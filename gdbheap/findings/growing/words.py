@@ -28,10 +28,10 @@ def _text(figures: Growing) -> str:
 
 
 def _advice(figures: Growing) -> str:
-    reached = f", 'heap why {figures.address:#x}' what keeps it" if figures.address is not None else ""
+    reached = f", 'heap why {figures.address:#x}' shows what keeps that object" if figures.address is not None else ""
     return (
-        f"'heap diff' shows what else changed{reached}. Compare a third snapshot later: a leak rises each time, a "
-        "cache fills once"
+        f"'heap diff' shows what else changed{reached}. Compare a third snapshot later: a leak grows each time, a "
+        "cache only until it is full"
     )
 
 

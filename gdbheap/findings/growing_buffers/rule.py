@@ -1,4 +1,4 @@
-"""Holes that buffers left when realloc moved them: they still contain what the buffers contained then."""
+"""Holes that buffers left when realloc moved them; the holes still contain what the buffers contained then."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gdbheap.findings.settings import MMAP_THRESHOLD
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, MMAP, OWN, origin_in
 
 MAX_BUFFERS, MAX_HOLES = 64, 1024
-# A copy longer than this share of the buffer does not prove that the buffer was smaller.
+# The longest copy that counts, as a share of the buffer. A longer one does not prove that the buffer was smaller.
 MAX_SHARE_OF_BUFFER = 0.95
 # At most this share of a copy, at its beginning, may have been reused.
 MAX_SHARE_REUSED = 0.5
@@ -22,10 +22,11 @@ MIN_COPIES = 3
 
 @dataclass(frozen=True)
 class GrowingBuffers(Figures):
-    """The number of ``copies``, and of their ``buffers``.
+    """The number of old ``copies`` in holes, and of the ``buffers`` that they were copied to.
 
-    For the buffer with the most copies: its ``address``; ``what`` it is (None if that takes long to find out); its
-    ``size``; the ``shortest`` and ``longest`` copy. ``origin``: how the threshold got its value (``thresholds``).
+    About the buffer with the most copies: its ``address``; ``what`` it is (None if that takes long to find out); its
+    ``size``; the bytes of the ``shortest`` and the ``longest`` copy. ``origin``: how ``mmap_threshold`` got its value
+    (see ``thresholds``).
     """
 
     ids = ("growing-buffers",)
@@ -42,7 +43,7 @@ class GrowingBuffers(Figures):
 
 @dataclass(frozen=True)
 class Copy:
-    """[start, end): the rest of a copy of the first ``length`` bytes of ``buffer`` (address, size with header)."""
+    """[start, end): the rest of an old copy of the first ``length`` bytes of ``buffer`` (address, size with header)."""
 
     start: int
     end: int
@@ -51,7 +52,7 @@ class Copy:
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the resident pages of such copies of 128 KiB or more."""
+    """Return the resident pages of old copies of buffers, each of 128 KiB or more."""
     holes = sorted(evidence.large_holes, key=lambda hole: hole[0] - hole[1])[:MAX_HOLES]
     if evidence.heap.target.remote and not evidence.detail:
         return []
@@ -78,7 +79,7 @@ def _figures(evidence: Evidence, copies: list[Copy]) -> GrowingBuffers:
 
 
 def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:
-    """Return the parts of holes that were buffers which are larger now.
+    """Return the parts of holes that contain old copies of buffers that are larger now.
 
     If two copies claim the same bytes, the one with more matches in the hole gets them.
     """

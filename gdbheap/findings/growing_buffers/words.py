@@ -16,9 +16,9 @@ def _text(figures: GrowingBuffers) -> str:
     others = f" and {counted(figures.buffers - 1, 'other buffer')}" if figures.buffers > 1 else ""
     return (
         f"holes contain {counted(figures.copies, 'copy', 'copies')} of the beginning of {what} at "
-        f"{figures.address:#x} ({size_text(figures.size)}, copies of {lengths}){others}. realloc() leaves such copies "
-        "when it moves a growing buffer; from mmap_threshold on, which is "
-        f"{threshold_text(figures.mmap_threshold, figures.origin)}, it moves pages and leaves none"
+        f"{figures.address:#x} ({size_text(figures.size)}; its copies have {lengths}){others}. realloc() leaves such "
+        "copies when it moves a growing buffer. For buffers from mmap_threshold on, which is "
+        f"{threshold_text(figures.mmap_threshold, figures.origin)}, it moves pages and leaves no copies"
     )
 
 

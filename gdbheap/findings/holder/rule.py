@@ -19,14 +19,14 @@ from gdbheap.graph.roots import BY_LEFT_OVER, GLOBAL
 __all__ = ["RUNTIME", "Holder", "MainHolder", "Trait", "found_of", "holds_alone", "is_room_of", "with_room"]
 
 MIN_PERCENT = 25
-# Findings that say more about a holder's bytes than that it has them, if they cover MOST_PERCENT of these.
+# Findings that say more about a holder's memory than its size, if they cover MOST_PERCENT of it.
 SPECIFIC, MOST_PERCENT = ("small-views",), 80
 RUNTIME = "runtime"
-# All that have no row of their own.
+# The kind of the row for all holders without a row of their own.
 OTHERS = "others"
-# A holder that frees less than this share of its bytes does not hold them alone.
+# A holder holds its memory alone if dropping it alone would free at least this percentage.
 ALONE_PERCENT = 80
-# The kinds of holders whose memory comes from no allocator (answers/outside).
+# The kinds of holders whose memory comes from no allocator (first_page/outside).
 STATIC, STACK, STORAGE, WRITTEN, FILE, CODE = (
     "static data", "stack", "thread-local data", "written pages", "file", "code",
 )  # fmt: skip
@@ -35,7 +35,7 @@ SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED = (
 )  # fmt: skip
 # The pages below a stack pointer, left by calls that have returned: nothing there is in use.
 LEFT = "below stack pointers"
-# Prefixes of the ids of findings about memory of each kind; such memory gets no second finding.
+# Prefixes of the ids of findings about memory of each kind. If there is one, the holder gets no second finding.
 COVERED = {
     STACK: ("stacks",),
     LEFT: ("stacks",),
@@ -47,7 +47,7 @@ COVERED = {
     TRACEMALLOC: ("tracemalloc",),
 }
 OUTSIDE = (STATIC, STACK, STORAGE, WRITTEN, FILE, CODE, SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED, LEFT)
-# Nothing frees such memory, or it has its own finding.
+# Holders without a finding: nothing frees their memory, or it has a finding of its own.
 NO_FINDING = (RUNTIME, CODE)
 
 
@@ -62,12 +62,12 @@ class Trait:
     """What the memory around a holder shows about it, by ``kind``.
 
     LABEL: the metric label with the most values: its ``name``, the number of values (``count``) and an ``example``.
-    LOG_HANDLER: a logging handler; BUFFERING_HANDLER: one that keeps records until it is flushed; both with the
-    ``name`` of its class and that of its logger (``example``). DATABASE: the database of ``count`` sqlite3 connections:
-    the ``name`` of its file or itself, and whether it is a "file", in "memory" or "temporary" (``example``), None if
-    that is not proven. OPENED: the number of these that ended threads opened. WRITTEN_FILE: its largest mapping is a
-    private one of the file ``name``, with most pages written. SHARED_FILE: the mapping is a shared one of that file.
-    SHARED_MEMORY: the mapping is shared memory.
+    LOG_HANDLER: a logging handler; BUFFERING_HANDLER: a handler that keeps records until it is flushed; for both
+    ``name`` is the handler's class and ``example`` the name of its logger. DATABASE: the database of ``count`` sqlite3
+    connections: ``name`` is its file or its name, ``example`` is "file", "memory" or "temporary", None if this is not
+    proven. OPENED: the number of these connections that ended threads opened. WRITTEN_FILE: the holder's largest
+    mapping is a private one of the file ``name``, with most pages written. SHARED_FILE: that mapping is a shared one of
+    the file. SHARED_MEMORY: that mapping is shared memory.
     """
 
     kind: str
@@ -108,7 +108,7 @@ class MainHolder:
 
 
 def holds_alone(freed: int, held: int) -> bool:
-    """Return whether a holder that would free ``freed`` of its ``held`` bytes holds them alone."""
+    """Return whether a holder holds its ``held`` bytes alone; dropping it alone would free ``freed`` of them."""
     return 100 * freed >= ALONE_PERCENT * held
 
 
@@ -116,10 +116,10 @@ def holds_alone(freed: int, held: int) -> bool:
 class Holder(Figures):
     """A large ``holder``, with ``count`` items if it has a length.
 
-    ``same``: the id of a more specific finding about most of its bytes, or None. ``parent``: the process from which
-    a Python was forked, if it still runs. ``left_over``: most of it is reachable only through possibly stale pointers.
-    ``room``: the bytes of unused container capacity that another finding guesses and that may be among these; 0 for
-    none.
+    ``same``: the id of a more specific finding about most of its bytes, or None. ``parent``: the process from which a
+    Python was forked, if it still runs. ``left_over``: whether most of it is reachable only through pointers that may
+    be stale. ``room``: the bytes of unused container capacity that another finding guesses and that may be part of this
+    holder; 0 for none.
     """
 
     ids = ("holder",)
@@ -132,7 +132,7 @@ class Holder(Figures):
 
 
 def with_room(found: Sequence[Finding]) -> list[Finding]:
-    """Return the findings, with the guessed unused capacity added to holders of which it is at least a quarter."""
+    """Return the findings; a holder whose unused capacity may be at least a quarter of its bytes gets this guess."""
     guess = next((one for one in found if one.id == "capacity" and one.doubtful), None)
     if guess is None:
         return list(found)
@@ -148,16 +148,16 @@ def with_room(found: Sequence[Finding]) -> list[Finding]:
 
 
 def is_room_of(room: object, holder: object) -> bool:
-    """Return whether the container with the most unused room in one finding lies below the holder of another."""
+    """Return whether the container with the most unused capacity in ``room`` lies below the holder of ``holder``."""
     if not isinstance(holder, Holder) or not isinstance(room, ContainerRoom) or not room.path:
         return False
     return holder.holder.path == room.path or holder.holder.path.startswith(f"{room.path}: ")
 
 
 def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Finding] = ()) -> list[Finding]:
-    """Return a finding about each holder in ``rows`` with at least MIN_PERCENT of RSS, unless ``others`` cover it.
+    """Return a finding about each holder in ``rows`` with at least MIN_PERCENT of RSS that ``others`` do not cover.
 
-    The largest come first. They are doubtful, as they may be intended.
+    The largest come first. The findings are doubtful, because the memory may be intended.
     """
     rss = evidence.heap.target.rss.bytes
     if rss is None:
@@ -171,16 +171,17 @@ def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Fi
         same = specific[0] if specific and not found else None
         left_over = _is_left_over(evidence, row)
         figures = Holder(row, row.count, None if same is None else same.id, evidence.python_parent, left_over)
-        # The more specific one stands first, as the certain one of two that are equal.
+        # Of two findings with equal sizes the certain one comes first, so this makes the more specific one come first.
         size = row.resident if same is None else min(row.resident, same.bytes)
         found.append(Finding("holder", size, figures, _looking_into(evidence, row, left_over), doubtful=True))
     return found
 
 
 def _is_left_over(evidence: Evidence, holder: MainHolder) -> bool:
-    """Return whether half of a holder's bytes, in a program without Python, is doubtful.
+    """Return whether at least half of a holder's bytes is doubtful, in a program without Python.
 
-    The chains to doubtful blocks lead through the holder or its largest block, over pointers that may be stale.
+    A block is doubtful if all chains to it lead through the holder or its largest block, over pointers that may be
+    stale.
     """
     found = evidence.unreachable
     places = {holder.address, holder.largest_block} - {None}
@@ -204,7 +205,7 @@ def _is_worth(row: MainHolder, rss: int) -> bool:
 
 
 def _is_covered(row: MainHolder, others: Sequence[Finding]) -> bool:
-    """Return whether other findings are about the same object, or about at least half of such memory."""
+    """Return whether other findings are about the same object, or about at least half as much memory of this kind."""
     if any(isinstance(one.figures, LargestContext) and one.figures.is_about(row.path) for one in others):
         return True
     size = sum(one.bytes for one in others if one.id.startswith(COVERED.get(row.kind, ())))
@@ -218,9 +219,10 @@ def _is_most(part: int, whole: int) -> bool:
 
 
 def _looking_into(evidence: Evidence, holder: MainHolder, left_over: bool) -> list[str]:
-    """Return the command that shows more about what it holds.
+    """Return the command that shows more about what a holder holds.
 
-    It shows the parent and its children, where tasks wait, the largest block, or what retains the most.
+    Depending on the holder, it shows the parent and its children, where tasks wait, the largest block, or what retains
+    the most.
     """
     if evidence.python_parent is not None:
         return [f"gdbheap {evidence.python_parent} --children"]
@@ -234,6 +236,6 @@ def _looking_into(evidence: Evidence, holder: MainHolder, left_over: bool) -> li
         return evidence.line("tasks") + ([] if holder.task_kind == TASK else evidence.line("retained"))
     if holder.largest_block is not None:
         return evidence.line("why", f"{holder.largest_block:#x}")
-    # The page already shows what keeps the holder itself alive.
+    # The page already shows what keeps the holder itself alive, so no command shows its path.
     is_of_python = evidence.heap.is_python and holder.kind != GLOBAL
     return evidence.line("retained") if is_of_python else evidence.line("chunks", "--by=type")

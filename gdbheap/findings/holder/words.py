@@ -41,14 +41,14 @@ REMEDIES = {
     "ssl.SSLContext": "make one context and use it for all connections",
 }
 OF_LIBRARIES = {
-    "sqlite3.Connection": "PRAGMA cache_size limits the page cache of a file, PRAGMA shrink_memory frees it. In a "
-    "database in memory, DELETE and VACUUM free rows",
+    "sqlite3.Connection": "PRAGMA cache_size limits the page cache of a database file, PRAGMA shrink_memory frees "
+    "it. In a database in memory, DELETE and VACUUM free rows",
 }
 # Remedies for connections by the proven kind of database.
 OF_DATABASES = {
     IN_FILE: "PRAGMA cache_size limits the page cache of a connection, PRAGMA shrink_memory and close() free it: "
-    "the data is in the file",
-    IN_MEMORY: "this is the data itself, in memory: DELETE and VACUUM shrink it, close() drops it",
+    "the data stays in the file",
+    IN_MEMORY: "this is the data of the database itself: DELETE and VACUUM shrink it, close() drops it",
     TEMPORARY: "PRAGMA shrink_memory frees the page cache of a connection, close() drops the database",
 }
 OPENER_ENDED = (
@@ -57,14 +57,15 @@ OPENER_ENDED = (
 )
 # Remedies by the kind of trait.
 OF_TRAITS = {
-    LABEL: "use labels with few values, such as a route and not a path",
+    LABEL: "use labels with few values, such as the route instead of the path",
     LOG_HANDLER: "remove the handler, or have it drop what was written",
     BUFFERING_HANDLER: "remove the handler, or have it drop its records; a MemoryHandler needs a target (setTarget()) "
     "and a small capacity: without a target its flush() drops nothing",
-    WRITTEN_FILE: "close() it when it is no longer used, or map the file shared (ACCESS_WRITE): the process owns a "
-    "copy of each page that it wrote to a private mapping, which the kernel cannot drop",
+    WRITTEN_FILE: "close() the mapping when it is no longer used, or map the file shared (ACCESS_WRITE): the process "
+    "has its own copy of each page that it wrote in a private mapping, and the kernel cannot drop these copies",
     SHARED_MEMORY: "count it once for all processes that map it, as PSS does; close() it where it is no longer used",
-    SHARED_FILE: "close() removes the pages from this RSS; the kernel writes them back and drops them when it must",
+    SHARED_FILE: "close() removes the pages from the RSS of this process; the kernel writes them back and drops them "
+    "when memory is short",
 }
 # Remedies for these types if most of the memory is Python objects to which the library refers.
 OF_CALLBACKS = {
@@ -73,38 +74,40 @@ OF_CALLBACKS = {
 }
 # Remedies by the beginning of the holder's name.
 OF_NAMES = {
-    "the exception that ": "do long work after the except block: until it ends, the exception keeps its arguments, "
-    "and its traceback the variables of all functions that were running",
-    "messages of a channel": "bound the channel, or add receivers: senders are faster",
-    "'lctx' in ": "'redis-cli SCRIPT FLUSH' drops the scripts; call EVAL with one text and pass what differs as KEYS "
-    "and ARGV",
-    "logging.Logger.manager.loggerDict": "use one logger with a LoggerAdapter for each job: the manager keeps all",
+    "the exception that ": "do long work after the except block: until the block ends, the exception keeps its "
+    "arguments, and its traceback keeps the variables of all functions that were running",
+    "messages of a channel": "limit the length of the channel, or add receivers: the senders are faster",
+    "'lctx' in ": "'redis-cli SCRIPT FLUSH' drops the scripts; call EVAL with always the same text, and pass the "
+    "differences as KEYS and ARGV",
+    "logging.Logger.manager.loggerDict": "use one logger with a LoggerAdapter for each job: the manager keeps all "
+    "loggers",
     "lxml.etree._ParserDictionaryContext": "give elements and attributes few names, and put variable data into values: "
     "libxml2 keeps every name until the process ends; parse untrusted documents in short-lived processes",
     "matplotlib._pylab_helpers.Gcf.figs": "call plt.close(figure) when a figure is done",
-    "objects in the V8 (JavaScript) heap": "drop the references to the Buffers: process.memoryUsage() says what "
-    "arrayBuffers have, and a heap snapshot which objects refer to them",
-    "objects in the Java heap": "drop the references to direct ByteBuffers (-XX:MaxDirectMemorySize bounds them), and "
-    "call end() of each Deflater and Inflater that is done: a collection frees what nothing refers to",
+    "objects in the V8 (JavaScript) heap": "drop the references to the Buffers: process.memoryUsage().arrayBuffers "
+    "is their size, and a heap snapshot shows which objects refer to them",
+    "objects in the Java heap": "drop the references to direct ByteBuffers (-XX:MaxDirectMemorySize limits them), and "
+    "call end() on each Deflater and Inflater that is done: a collection frees those that nothing refers to",
 }
 # Remedies by the beginning of the type that has most of the holder's bytes.
 OF_PARTS = {
-    "memory of destroyed C++ objects": "drop each std::weak_ptr whose expired() is true, or make the objects by "
-    "std::shared_ptr<T>(new T): the one block of std::make_shared stays as long as a std::weak_ptr to it does",
+    "memory of destroyed C++ objects": "drop each std::weak_ptr whose expired() is true, or make the objects with "
+    "std::shared_ptr<T>(new T): the single block of std::make_shared stays until its last std::weak_ptr is gone",
     "prometheus_client.": OF_TRAITS[LABEL],
     "ssl.SSLContext": REMEDIES["ssl.SSLContext"],
 }
 # Remedies by the kind of memory that comes from no allocator.
 OF_KINDS = {
-    STATIC: "make it smaller, or allocate it when needed: it stays while the program or library is loaded",
-    STACK: "bound the recursion, or allocate large variables: a stack's pages stay until its thread ends",
-    LEFT: "bound the recursion, or allocate large variables: it stays until the thread ends, or calls "
+    STATIC: "make this data smaller, or allocate it when needed: it stays while the program or library is loaded",
+    STACK: "limit the recursion, or allocate large variables: a stack's pages stay until its thread ends",
+    LEFT: "limit the recursion, or allocate large variables: these pages stay until the thread ends, or calls "
     "madvise(MADV_DONTNEED) below its stack pointer",
-    STORAGE: "use fewer threads, or allocate it in the threads that need it: each thread has its own copy",
+    STORAGE: "use fewer threads, or allocate this data only in threads that need it: each thread has its own copy",
     WRITTEN: "munmap() the mapping when it is no longer used: the process owns a copy of each page that it wrote",
-    BREAK: "find the code that calls sbrk() or brk(): only it can return this, malloc cannot",
-    FILE: "munmap() or madvise(MADV_DONTNEED) removes them from this RSS; the kernel drops clean pages when it must",
-    ENDED: "new threads reuse them; start fewer threads at the same time",
+    BREAK: "find the code that calls sbrk() or brk(): only that code can return this memory, malloc cannot",
+    FILE: "munmap() or madvise(MADV_DONTNEED) removes these pages from the RSS of this process; the kernel drops clean "
+    "pages when memory is short",
+    ENDED: "new threads reuse these stacks; start fewer threads at the same time",
 }
 OF_MODULES = "import the file once, or delete the modules from sys.modules"
 
@@ -116,8 +119,8 @@ OF_WAYS = {
 }
 THROUGH = "through "
 ON_STACK = re.compile(r"^(stack|registers) of thread \d+")
-# Remedies by the kind of tasks and suspended functions that hold most of it.
-WAITING = "limit how many {} run at once, or give what they wait for a timeout; 'heap tasks' shows where they wait"
+# Remedies by the kind of tasks and suspended functions that hold most of the memory.
+WAITING = "limit how many {} run at once, or set a timeout on what they wait for; 'heap tasks' shows where they wait"
 STOPPED = "{}: each keeps its variables; 'heap tasks' shows where they stopped"
 OF_TASKS = {
     "task": WAITING.format("tasks"),
@@ -126,13 +129,13 @@ OF_TASKS = {
     "generator": STOPPED.format("exhaust or close() generators that are not finished"),
     "async_generator": STOPPED.format("exhaust or aclose() asynchronous generators that are not finished"),
 }
-NO_NAMES = "its name is unknown: look at the source"
+NO_NAMES = "the name of the variable is unknown: look at the source"
 LIMIT = "if this is more than the program needs, set a limit on it or drop what is no longer used"
-ROOM = "call shrink_to_fit() of each std::vector there that does not grow again, which the finding below is about; "
-SHARED = "if this is more than the program needs, drop what is no longer used from all that hold it"
+ROOM = "call shrink_to_fit() on each std::vector there that does not grow again (see the finding below); "
+SHARED = "if this is more than the program needs, drop what is no longer used from all its holders"
 FORKED = (
-    "this process was forked from {0}, and using an object that both have copies its page: see how much was copied so, "
-    "and what helps, before you set a limit or drop anything"
+    "this process was forked from {0}, and each use of an object that both share copies its page: before you set a "
+    "limit or drop anything, see how much was copied in this way and what helps"
 )
 # The memory of a more specific finding in words, by its id.
 SAME = {"small-views": "the views above"}
@@ -142,20 +145,20 @@ def _text(figures: Holder) -> str:
     holder = figures.holder
     what = described(holder)
     way = f"; {_largest(readable(holder.way))}" if holder.way else ""
-    least = "at least; " if holder.at_least else ""
+    least = "at least this much; " if holder.at_least else ""
     if holder.kind in OUTSIDE:
         return f"{holder.path}{f' ({what})' if what else ''}, not from an allocator"
     if figures.left_over:
         return (
-            f"{least}in use, or lost: from {holder.path} ({what}), most of it is reached only by tagged pointers, or "
-            "by pointers behind the last item of a container"
+            f"{least}in use, or lost: reached from {holder.path} ({what}), most of it only by tagged pointers, or by "
+            "pointers behind the last item of a container"
         )
     room = f"; up to {size_text(figures.room)} of it may be unused capacity of containers" if figures.room else ""
     return f"{least}in use, held by {holder.path}{f' ({what})' if what else ''}{way}{room}{_others(holder)}"
 
 
 def _largest(way: str) -> str:
-    """Return the steps from a holder to its largest block: their names, or only the C blocks between."""
+    """Return in words how a holder reaches its largest block: by named steps, or only through C blocks."""
     through = way.removeprefix("holds it, ")
     if through.startswith(THROUGH):
         return f"its largest block is reached {through}"
@@ -163,12 +166,12 @@ def _largest(way: str) -> str:
 
 
 def _others(holder: MainHolder) -> str:
-    """Return who else holds the same, and what dropping one or all of them frees."""
+    """Return who else holds the same memory, and how much dropping one of them or all of them frees."""
     if holder.names:
         return f"; {names_of(holder)}: it stays until no name refers to it"
     if holder.alone or holder.retained is None:
         return ""
-    whole = f", dropping all of them {size_text(holder.together)}" if holder.together is not None else ""
+    whole = f", dropping all of them frees {size_text(holder.together)}" if holder.together is not None else ""
     return f"; {others_of(holder)}: dropping this one alone frees {size_text(holder.retained)}{whole}"
 
 
@@ -177,7 +180,10 @@ def _advice(figures: Holder) -> str:
     if same is not None:
         return f"this is the memory of {same}: the same remedy helps"
     if figures.left_over:
-        return "free what is taken from a container once it is done. 'heap unreachable' lists these blocks by size"
+        return (
+            "free each item that was taken from a container once it is done. 'heap unreachable' lists these blocks "
+            "by size"
+        )
     remedy = remedy_of(figures.holder) or OF_TASKS.get(figures.holder.task_kind or "")
     if remedy is None and figures.parent is not None:
         return FORKED.format(figures.parent)

@@ -1,4 +1,4 @@
-"""Huge pages that are mostly unused, as the kernel makes each one resident as a whole."""
+"""Huge pages that are mostly unused; the kernel makes each huge page resident as a whole."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ HUGE_PAGE = 2 << 20
 
 @dataclass(frozen=True)
 class HugePages(Figures):
-    """The bytes in ``huge`` pages: the ``free`` ones, and of these the ``untouched`` ones.
+    """The bytes in ``huge`` pages; the ``free`` ones among these; and the ``untouched`` ones among the free ones.
 
-    ``huge_pages``: the number of huge pages with untouched bytes.
+    ``huge_pages``: the number of huge pages that have untouched bytes.
     """
 
     ids = ("huge-pages",)
@@ -30,7 +30,7 @@ class HugePages(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the free pages of zeros in huge pages: nothing was written to them since the kernel made them."""
+    """Return the free pages of zeros in huge pages: nothing was written to these since the kernel made them."""
     heap, pages = evidence.heap, evidence.heap.target.pages
     if pages is None or not pages.knows_huge:
         return []

@@ -9,15 +9,15 @@ from gdbheap.report.words.finding_words import Words
 ADVICE = (
     "start the program with GLIBC_TUNABLES=glibc.malloc.hugetlb=0 if malloc asks for huge pages (this replaces other "
     "tunables: join them with colons), else call prctl(PR_SET_THP_DISABLE), which children inherit. malloc_trim(0) "
-    "returns what lies between blocks now, until khugepaged makes huge pages again"
+    "returns the free pages between blocks now, until khugepaged makes huge pages again"
 )
 
 
 def _text(figures: HugePages) -> str:
     return (
         f"{size_text(figures.untouched)} of free memory was never written. It is resident because the kernel made "
-        f"{counted(figures.huge_pages, 'huge page')} of 2 MiB where the program touched a part: "
-        f"{size_text(figures.free)} of {size_text(figures.huge)} in huge pages is free"
+        f"{counted(figures.huge_pages, 'huge page')} of 2 MiB where the program touched only a part: "
+        f"{size_text(figures.free)} of the {size_text(figures.huge)} in huge pages is free"
     )
 
 

@@ -1,4 +1,4 @@
-"""Arenas of jemalloc, each with its own partly filled slabs: fewer arenas have fewer of these."""
+"""Arenas of jemalloc, each with its own partly filled slabs; with fewer arenas there would be fewer of these slabs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from gdbheap.targets.ranges import subtract
 
 @dataclass(frozen=True)
 class JemallocArenas(Figures):
-    """The ``arenas`` with their ``slabs``. With ``wanted`` arenas there would be ``fewer`` slabs less.
+    """The number of ``arenas`` and of their ``slabs``. With ``wanted`` arenas there would be ``fewer`` slabs less.
 
-    ``setting``: limits the number of arenas. ``owner``: the module whose jemalloc it is, "" if there is only one.
+    ``setting``: the setting that limits the number of arenas. ``owner``: the module whose jemalloc has most of the
+    memory, "" if there is only one.
     """
 
     ids = ("jemalloc-arenas",)
@@ -28,7 +29,7 @@ class JemallocArenas(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return what fewer arenas would save, beyond what packing blocks within today's arenas would save."""
+    """Return what fewer arenas would save, in addition to what packing blocks within today's arenas would save."""
     found, pages = evidence.heap.find_allocator(JemallocLibraries), evidence.heap.target.pages
     if found is None or pages is None:
         return []

@@ -9,16 +9,16 @@ from gdbheap.report.words.finding_words import Words
 def _text(figures: JemallocArenas) -> str:
     whose = f" of {figures.owner}" if figures.owner else ""
     return (
-        f"{figures.arenas:,} arenas of jemalloc{whose} have {figures.slabs:,} slabs, as each has its own for every "
-        f"size. {figures.wanted:,} arenas would need {figures.fewer:,} fewer"
+        f"{figures.arenas:,} arenas of jemalloc{whose} have {figures.slabs:,} slabs, because each arena has its "
+        f"own for every size. {figures.wanted:,} arenas would need {figures.fewer:,} slabs fewer"
     )
 
 
 def _advice(figures: JemallocArenas) -> str:
     return (
         f"start the program with {figures.setting} (default: four for each processor), or with percpu_arena:percpu for "
-        "one each. Threads that allocate at the same time then wait for each other more often. Separate several "
-        "settings with commas"
+        "one arena for each. Threads that allocate at the same time then wait for each other more often. Separate "
+        "several settings with commas"
     )
 
 

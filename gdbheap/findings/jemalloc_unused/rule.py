@@ -16,12 +16,12 @@ SERVERS = ("redis", "valkey")
 
 @dataclass(frozen=True)
 class JemallocUnused(Figures):
-    """The ``stretches`` of memory without a block in use, and their address space (``virtual``).
+    """The number of ``stretches`` of memory without a block in use, and their address space (``virtual``).
 
     ``muzzy``: the resident bytes that the kernel takes by itself when memory is short. ``owners``: the modules whose
-    jemalloc has them, the one with the most first; ``several``: whether the process has more than one. ``variable``:
-    where the first one reads its settings from, None if that is hidden. ``server``: "redis", "valkey", or "" for any
-    other program.
+    jemalloc has this memory, the one with the most first; ``several``: whether the process has more than one jemalloc.
+    ``variable``: the environment variable from which the first one reads its settings, None if that is hidden.
+    ``server``: "redis", "valkey", or "" for any other program.
     """
 
     ids = ("jemalloc-unused",)
@@ -35,7 +35,7 @@ class JemallocUnused(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the resident bytes of these extents."""
+    """Return the resident bytes of dirty and muzzy extents, which jemalloc has not returned yet."""
     found, pages = evidence.heap.find_allocator(JemallocLibraries), evidence.heap.target.pages
     if found is None or pages is None:
         return []

@@ -15,21 +15,24 @@ ARROW = (
 ADVICE = (
     'call {call}("arena.4096.purge", NULL, NULL, NULL, 0) in the program (4096: all arenas){purge}, or start it with '
     "{variable}=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0{unknown}. jemalloc returns such pages over "
-    "dirty_decay_ms (default: 10,000), and without a background thread only while the program calls it"
+    "dirty_decay_ms (default: 10,000 ms); without a background thread, only while the program calls it"
 )
 PLAIN = "MALLOC_CONF"
 
 
 def _text(figures: JemallocUnused) -> str:
-    muzzy = f"; the kernel may take {size_text(figures.muzzy)} of it when memory is short" if figures.muzzy else ""
+    muzzy = f"; the kernel may take {size_text(figures.muzzy)} of them when memory is short" if figures.muzzy else ""
     whose = f" of {' and '.join(figures.owners)}" if figures.several and figures.owners else ""
     extents = counted(figures.stretches, "free extent")
     return f"jemalloc{whose} keeps {extents}, which it has not returned yet{muzzy}"
 
 
 def _advice(figures: JemallocUnused) -> str:
-    """Return the advice. Calls and variable have the prefix of the build, which may be anything: it is named if
-    known."""
+    """Return the advice.
+
+    The names of calls and of the variable begin with the prefix of the build, which may be anything; it is used if
+    known.
+    """
     variable = figures.variable if (figures.variable or "").isidentifier() else None
     if _is_arrows(figures.owners):
         return ARROW.format(variable=variable or PLAIN)
@@ -38,14 +41,14 @@ def _advice(figures: JemallocUnused) -> str:
         call=f"{prefix.lower()}mallctl",
         purge=f", or '{figures.server}-cli MEMORY PURGE'" if (figures.server or "").isidentifier() else "",
         variable=variable or PLAIN,
-        unknown="" if variable else ", with the prefix of its build",
+        unknown="" if variable else " (put the prefix of its build before the name)",
     )
 
 
 def _is_arrows(owners: list[str]) -> bool:
-    """Return whether most of it belongs to Arrow's library, whose jemalloc functions nothing else can call.
+    """Return whether most of the memory belongs to Arrow's jemalloc, whose functions nothing else can call.
 
-    Its ReleaseUnused() calls "arena.MALLCTL_ARENAS_ALL.purge", which does not exist.
+    Arrow's ReleaseUnused() calls "arena.MALLCTL_ARENAS_ALL.purge", which does not exist.
     """
     return any(owner.startswith("libarrow") for owner in owners[:1])
 

@@ -1,4 +1,4 @@
-"""Holes that large buffers left inside arenas, since malloc no longer gives them mappings of their own."""
+"""Holes that large buffers left inside arenas, because malloc no longer gives large buffers mappings of their own."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.settings import MMAP_THRESHOLD
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, MMAP, OWN, origin_in
 
-# Used chunks of 128 KiB or more must have at least this share of the holes' bytes.
+# Used chunks of more than 128 KiB must have at least this percentage of the holes' bytes.
 MIN_PERCENT_USED = 25
 
 
 @dataclass(frozen=True)
 class LargeChunks(Figures):
-    """The number of ``holes`` of 128 KiB or more, and of ``used_chunks`` of that size, with their bytes (``used``).
+    """The number of ``holes`` of 128 KiB or more, and of ``used_chunks`` of that size, which have ``used`` bytes.
 
-    ``origin``: how the threshold got its value (``thresholds``).
+    ``origin``: how ``mmap_threshold`` got its value (see ``thresholds``).
     """
 
     ids = ("large-chunks",)

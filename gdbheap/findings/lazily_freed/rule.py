@@ -10,14 +10,17 @@ from gdbheap.findings.mappings.rule import MAPPED_MEMORY, MIN_PERCENT_OF_RSS, la
 
 @dataclass(frozen=True)
 class LazilyFreed(Figures):
-    """What RSS is without such memory, in bytes (``rest``)."""
+    """The figures of memory in mappings that MADV_FREE freed. ``rest``: RSS without this memory, in bytes."""
 
     ids = ("lazily-freed",)
     rest: int
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return such memory where it is a quarter of RSS or more. That of allocators is in their findings."""
+    """Return the memory of mappings that MADV_FREE freed, from a quarter of RSS on.
+
+    Memory of allocators is in their own findings.
+    """
     if evidence.heap.target.pages is None or not evidence.heap.target.rss.lazy:
         return []
     size = lazily_freed_of(evidence, pieces_of(evidence, MAPPED_MEMORY))

@@ -14,8 +14,8 @@ ADVICE = (
 
 def _text(figures: LazilyFreed) -> str:
     return (
-        "freed by the program with madvise(MADV_FREE), and resident until the kernel needs it. RSS without it is "
-        f"{size_text(figures.rest)}"
+        "the program freed this with madvise(MADV_FREE). It stays resident until the kernel needs it. RSS without it "
+        f"is {size_text(figures.rest)}"
     )
 
 

@@ -1,4 +1,4 @@
-"""One container with nearly all objects of a type and most memory: what a leak looks like at one moment."""
+"""One container with nearly all objects of a type and most memory, which is what a leak looks like at one moment."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from gdbheap.machines.machine import LOWEST_ADDRESS
 
 MIN_OBJECTS = 25_000
 MIN_SHARE_OF_TYPE, MIN_SHARE_OF_USED = 0.8, 0.5
-# From this share on the graph is built: with all that only these objects refer to, they may be several times as large.
+# From this share of the memory on, the graph is built: with all that only its objects refer to, a container may be
+# several times as large.
 MIN_SHARE_FOR_GRAPH = 0.15
-# The smallest share of sampled objects that have no other reference.
+# The smallest share of the sampled objects that must have no other reference.
 MIN_SHARE_OF_ONLY_REFERENCES = 0.9
 MAX_BUFFERS = 16
-# A sample consists of groups of neighbouring words, as entries of containers are one, two or three words long.
+# A sample consists of groups of neighbouring words, because entries of containers are one, two or three words long.
 SAMPLED_GROUPS, GROUP_WORDS = 64, 6
-# The offset of a container's length, by the role of its buffer.
+# The offset of the field with a container's length, by the role of the container's buffer.
 LENGTHS = {"items": 16, "keys": 16, "table": 24}
 
 
@@ -33,9 +34,9 @@ LENGTHS = {"items": 16, "keys": 16, "table": 24}
 class LeakLike(Figures):
     """A container at ``address`` that has ``kept`` of the ``count`` objects of ``type``.
 
-    ``used``: all bytes in use; ``bytes``: those that would be freed with it. ``container``: its type. ``path``: as
-    Python, if the graph was built. ``age_is_known``: whether it is known when it last changed. ``holder``: the same
-    container among the main holders, or None.
+    ``used``: all bytes in use; ``bytes``: the bytes that dropping the container would free. ``container``: the
+    container's type. ``path``: how to reach it in Python, if the graph was built. ``age_is_known``: whether it is known
+    when the container last changed. ``holder``: the same container among the main holders, or None.
     """
 
     ids = ("leak-like",)
@@ -52,7 +53,7 @@ class LeakLike(Figures):
 
 
 def with_holders(found: Sequence[Finding], rows: Sequence[MainHolder]) -> list[Finding]:
-    """Return the findings, with the holder added to those whose container is one of the main holders."""
+    """Return the findings; those whose container is one of the main holders get this holder."""
     by_address = {row.address: row for row in rows if row.address is not None}
     return [_with_holder(finding, by_address) for finding in found]
 
@@ -65,9 +66,9 @@ def _with_holder(finding: Finding, rows: Mapping[int, MainHolder]) -> Finding:
 
 @dataclass(frozen=True)
 class Sample:
-    """A buffer, and an estimate from a sample of its words: how many objects of each type only it refers to.
+    """A buffer, with an estimate from a sample of its words: how many objects only this buffer refers to.
 
-    ``counts`` is by the type's address.
+    ``counts``: this number, by the address of the objects' type.
     """
 
     address: int
@@ -77,9 +78,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class Container:
-    """The owner of such a buffer: it has ``kept`` of ``count`` objects of ``type``.
+    """A container that owns a sampled buffer, and has ``kept`` of the ``count`` objects of ``type``.
 
-    ``bytes``: what would be freed with it.
+    ``bytes``: what dropping the container would free.
     """
 
     owner: Owner
@@ -91,12 +92,12 @@ class Container:
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return the container that keeps the most."""
+    """Return the container that would free the most, if it is large enough, and has not stopped growing."""
     if evidence.objects is None:
         return []
     kinds = {row.address: row for row in evidence.estimates if row.count >= MIN_OBJECTS // 2}
     buffers = evidence.largest_blocks(MIN_OBJECTS * evidence.heap.target.machine.word, MAX_BUFFERS)
-    # A buffer whose pages are still shared since fork() has not grown since then.
+    # A buffer whose pages are still shared since a fork() has not grown since then.
     buffers = [(start, size) for start, size in buffers if not is_shared(evidence.heap, start, start + size)]
     samples = [sample for buffer in buffers if (sample := _look(evidence.objects, kinds, buffer))]
     if not samples:
@@ -112,7 +113,7 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _finding(evidence: Evidence, most: Container, used: int, age: Age) -> Finding:
-    """Return the finding, doubtful if it is unknown when the container last changed."""
+    """Return the finding; it is doubtful if it is unknown when the container last changed."""
     address, known = most.owner.address, age.is_known
     figures = LeakLike(
         address, most.kept, most.count, used, most.bytes, str(most.owner.type), most.type, most.path, known
@@ -122,7 +123,7 @@ def _finding(evidence: Evidence, most: Container, used: int, age: Age) -> Findin
 
 
 def _look(objects: Objects, kinds: dict[int, Estimate], buffer: tuple[int, int]) -> Sample | None:
-    """Return a sample of the buffer if it refers to nearly all objects of a type; else None."""
+    """Return a sample of a buffer if the buffer refers to nearly all objects of a type; else None."""
     address, size = buffer
     hits: dict[int, list[int]] = {}
     read = 0
@@ -149,7 +150,7 @@ def _words(objects: Objects, address: int, size: int) -> Iterator[int]:
 
 
 def _are_own(objects: Objects, words: list[int]) -> bool:
-    """Return whether nearly all are different objects with no other reference."""
+    """Return whether nearly all ``words`` are the addresses of different objects that have no other reference."""
     own = 0
     for word in set(words):
         with suppress(Fault):
@@ -158,7 +159,7 @@ def _are_own(objects: Objects, words: list[int]) -> bool:
 
 
 def _containers(evidence: Evidence, census: _native.Census, sample: Sample) -> Iterator[Container]:
-    """Yield the owner of a buffer with the type, of those it keeps nearly all objects of, that has the most bytes."""
+    """Yield the owner of a sampled buffer, with the largest of the types of which it keeps nearly all objects."""
     objects = evidence.objects
     owner = objects.owners_of([sample.address])[sample.address] if objects is not None else None
     if objects is None or owner is None or owner.type is None or owner.role not in LENGTHS:
@@ -177,7 +178,7 @@ def _containers(evidence: Evidence, census: _native.Census, sample: Sample) -> I
 
 
 def _length(objects: Objects, owner: Owner) -> int:
-    """Return the number of items in a container by its own count; 0 if it cannot be read."""
+    """Return the number of items in a container, from its own field; 0 if it cannot be read."""
     try:
         return objects.target.space.word(owner.address + objects.release.at(LENGTHS[owner.role]))
     except Fault:
@@ -185,7 +186,7 @@ def _length(objects: Objects, owner: Owner) -> int:
 
 
 def _rows(objects: Objects, census: _native.Census, sample: Sample, owner: Owner) -> dict[int, tuple[int, int]]:
-    """Return the number of objects of each sampled type, and their bytes with their buffers, without this buffer."""
+    """Return, for each sampled type, the number of objects, and their bytes with buffers other than this one."""
     found = {}
     for row in census.rows:
         if row.address in sample.counts and row.live.count:
@@ -195,8 +196,10 @@ def _rows(objects: Objects, census: _native.Census, sample: Sample, owner: Owner
 
 
 def _by_graph(evidence: Evidence, owner: Owner, least: int) -> tuple[int, str | None]:
-    """Return the bytes that a container retains, at least ``least``, and its path as Python; without a graph no
-    path."""
+    """Return the bytes that a container retains, at least ``least``, and the path to it in Python.
+
+    Without a graph, return ``least`` and None.
+    """
     references = evidence.graph_of(MAX_LIKELY_GRAPH_BLOCKS)
     node = references.find(owner.address) if references is not None else None
     if references is None or node is None:

@@ -16,8 +16,8 @@ def _text(figures: LeakLike) -> str:
     unknown = "; its age is unknown" * (not figures.age_is_known)
     return (
         f"{_named(figures)} keeps {figures.kept:,} of {counted(figures.count, 'object')} of type {figures.type}, and "
-        f"{100 * figures.bytes // max(figures.used, 1)} % of all bytes in use. It is a leak if it was meant to stay "
-        f"small{unknown}. 'heap diff' later shows whether it grows"
+        f"{100 * figures.bytes // max(figures.used, 1)} % of all bytes in use. It is a leak if the container was meant "
+        f"to stay small{unknown}. A later 'heap diff' shows whether it grows"
     )
 
 

@@ -1,4 +1,4 @@
-"""Free memory that mlock() keeps: malloc_trim() returns none of it."""
+"""Free memory that mlock() keeps resident: malloc_trim() returns none of it."""
 
 from __future__ import annotations
 

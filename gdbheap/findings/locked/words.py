@@ -14,8 +14,8 @@ ADVICE = (
 
 def _text(figures: Locked) -> str:
     return (
-        "mlock() keeps pages that the program freed: malloc_trim() cannot return them. The process has "
-        f"{size_text(figures.locked)} locked"
+        "mlock() keeps pages that the program freed: malloc_trim() cannot return them. The process locked "
+        f"{size_text(figures.locked)} in all"
     )
 
 

@@ -15,12 +15,12 @@ SHARED_PTR, RC = "std::shared_ptr", "Rc or Arc"
 OF_CXX = ("make_shared", "shared_ptr")
 # Kinds of blocks that may begin with the counts of an Rc; "" is an unknown kind.
 OF_RUST = ("", "rust counted", "rust object", "rust shared")
-# A block of such a container has a single owner, and so has the count block of a pointer.
+# A block of such a container has a single owner, and so has the block with the counts of a std::shared_ptr.
 CONTAINERS = ("vector", "map", "list", "unordered", "buckets", "deque", "deque map")
 OF_POINTER = "shared_ptr"
-# A pointer in a text is no pointer, or a stale one behind the text's end.
+# A pointer in a text is no pointer, or a stale one after the text's end.
 TEXT = "string"
-# The largest numbers of heads, of blocks reached from one head, of bytes read from each block, and of bytes in all.
+# The most heads, blocks reached from one head, bytes read from each block, and bytes read in all.
 MAX_HEADS, MAX_BLOCKS, MAX_BYTES, MAX_READ = 1000, 2000, 64 << 10, 64 << 20
 # Visiting a block costs as much as reading this many bytes.
 BLOCK_BYTES = MAX_READ // 300_000
@@ -39,8 +39,9 @@ class _Block:
 class CountedCycles:
     """The ``count`` cycles that objects of ``kind`` close: SHARED_PTR, RC, or "" for none.
 
-    ``bytes``: what they retain. ``others``: whether other blocks are lost too. ``heads``: the number of heads examined,
-    which retain ``looked_at`` bytes; 0 if all were. ``type``: the class of most of these objects, "" if unknown.
+    ``bytes``: what the cycles retain. ``others``: whether other blocks are lost too. ``heads``: how many heads of lost
+    memory were examined, which retain ``looked_at`` bytes; 0 if all were. ``type``: the class of most objects that
+    close cycles, "" if unknown.
     """
 
     kind: str = ""
@@ -53,9 +54,10 @@ class CountedCycles:
 
 
 def find_counted_cycles(evidence: Evidence, size: int) -> CountedCycles:
-    """Return such cycles among ``size`` bytes of lost blocks in a C++ or Rust program, if they have half of them.
+    """Return the cycles of counted objects among lost blocks of a C++ or Rust program, if these retain at least half.
 
-    If not all heads can be examined, half of the bytes of those that were is enough.
+    ``size``: the bytes of all lost blocks. If not all heads can be examined, half of the bytes of the examined ones is
+    enough.
     """
     heap = evidence.heap
     if heap.references.counts_references:
@@ -76,7 +78,7 @@ def find_counted_cycles(evidence: Evidence, size: int) -> CountedCycles:
     kind = max((SHARED_PTR, RC), key=lambda kind: sum(found[kind]))
     held, count = sum(found[kind]), sum(map(len, found.values()))
     looked_at = size if count == heads.count else min(sum(map(sum, found.values())), size)
-    # If the cycles have few of the bytes, the finding is about the other blocks.
+    # If the cycles have few of the bytes, the finding is mainly about the other blocks.
     if not held or 2 * held < looked_at:
         return CountedCycles()
     ((name, _count),) = types.most_common(1)
@@ -86,7 +88,7 @@ def find_counted_cycles(evidence: Evidence, size: int) -> CountedCycles:
 
 
 class _Cycles:
-    """Finds what closes the cycles of heads."""
+    """Finds out what closes the cycles in which the heads of lost memory lie."""
 
     def __init__(self, heap: Heap) -> None:
         self._graph, self._space = heap.references.graph, heap.target.space
@@ -94,10 +96,10 @@ class _Cycles:
         self.left = MAX_READ
 
     def kind(self, head: _native.Head) -> str:
-        """Return what closes the cycle of a head; "" if that is not proven.
+        """Return what closes the cycle of a head: SHARED_PTR, RC, or "" if that is not proven.
 
-        Proof: each block with counts is pointed to by exactly that many words of the cycle, and every other block has
-        an owner in it.
+        Proof: exactly as many words of the cycle point to each block with counts as its counts say, and each other
+        block has an owner in the cycle.
         """
         number = self._graph.find(head.address)
         if number is None or self.left < 0:
@@ -119,7 +121,7 @@ class _Cycles:
         return RC if all(block.family not in OF_CXX for block in blocks.values()) else SHARED_PTR
 
     def type_of(self, head: _native.Head) -> str:
-        """Return the class of a head; "" where that is unknown."""
+        """Return the class of a head; "" if it is unknown."""
         number = self._graph.find(head.address)
         return "" if number is None else self._structures.type_of(self._graph.node(number).type_address)
 
@@ -130,7 +132,7 @@ class _Cycles:
         return _Block(node.address, self._structures.family_of(node.type_address), data)
 
     def _counts(self, block: _Block) -> int:
-        """Return how many words point to a block according to the counts at its start; 0 if it has none."""
+        """Return how many pointers to a block exist according to the counts at its start; 0 if it has no counts."""
         libraries, data, machine = self._structures.libraries, block.data, self._space.machine
         if block.family in OF_CXX and len(data) >= 24:
             # libc++ stores each count minus one.
@@ -143,7 +145,7 @@ class _Cycles:
         return 0
 
     def _edges(self, first: int) -> dict[int, list[int]]:
-        """Return the edges of the blocks that the first one reaches, the nearest first."""
+        """Return, for each block that the first one reaches, the blocks to which it points, the nearest block first."""
         edges: dict[int, list[int]] = {}
         waiting = deque([first])
         while waiting and len(edges) < MAX_BLOCKS:
@@ -157,7 +159,7 @@ class _Cycles:
 
 
 def _members(first: int, edges: dict[int, list[int]]) -> Iterator[int]:
-    """Yield the blocks that reach the first one."""
+    """Yield the first block and all blocks from which it is reachable."""
     sources: defaultdict[int, list[int]] = defaultdict(list)
     for number, targets in edges.items():
         for target in targets:

@@ -1,4 +1,4 @@
-"""Blocks to which nothing points, or only one another."""
+"""Blocks to which nothing points, or only other lost blocks."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from gdbheap.answers.unreachable import LOST_BLOCKS
 from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
 from gdbheap.findings.lost_blocks.counted import CountedCycles, find_counted_cycles
 
-# glibc's sizes are multiples of two words, and one word larger than the largest request that fits.
+# glibc's chunk sizes are multiples of two words, and one word larger than the largest request that fits.
 HEADER, STEP = 8, 16
-# Other allocators round up by an eighth at most.
+# Other allocators round a request up by an eighth at most.
 ROUNDED = 8
 
 
 @dataclass(frozen=True)
 class LostBlocks(Figures):
-    """The number of ``blocks``, and of ``heads``: those to which no other lost block points.
+    """The number of lost ``blocks``, and of ``heads``, to which no other lost block points.
 
-    ``largest``: the bytes of the block size that has the most; a call for such a block asked for ``least`` to ``most``
-    bytes. ``by_kernel``: the kernel may have the only pointers to some. ``cycles``: objects that keep one another by
-    their counts. ``beside_malloc``: Python's own allocator handed them out without calling malloc. ``is_python``:
-    Python integers may be addresses of blocks that ctypes or cffi asked for.
+    ``largest``: the bytes of the block size with the most bytes; the calls for blocks of this size asked for ``least``
+    to ``most`` bytes. ``by_kernel``: whether the kernel may have the only pointers to some of them. ``cycles``: objects
+    that keep one another alive by their reference counts. ``beside_malloc``: whether Python's own allocator handed them
+    out without calling malloc. ``is_python``: whether the program is a Python, whose integers may be addresses of
+    blocks that ctypes or cffi asked for.
     """
 
     ids = ("lost-blocks",)
@@ -39,9 +40,9 @@ class LostBlocks(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return all lost blocks together, from the graph of references: for few blocks, or in detail.
+    """Return all lost blocks together, from the graph of references: only for few blocks, or with ``detail``.
 
-    Empty if references are unread that may reach them.
+    Empty if references that may reach them were not read.
     """
     found = evidence.unreachable
     if found is None:

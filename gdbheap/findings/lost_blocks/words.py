@@ -25,7 +25,7 @@ def _text(figures: LostBlocks) -> str:
     if figures.cycles.count:
         return f"{lost}. {_of_cycles(figures)}"
     same = f"Blocks of one size hold {size_text(figures.largest)}"
-    kernel = ", or the kernel keeps them for it (epoll, timers, io_uring)" if figures.by_kernel else ""
+    kernel = ", or the kernel keeps the addresses for it (epoll, timers, io_uring)" if figures.by_kernel else ""
     python = ", or integers of Python" if figures.is_python else ""
     heads = f"{counted(figures.heads, 'of them keeps', 'of them keep')} the others. " * (figures.heads < figures.blocks)
     return (
@@ -43,12 +43,12 @@ def _of_cycles(figures: LostBlocks) -> str:
     of_class = f" of class {cycles.type}" if cycles.type else ""
     told = (
         f"{counted(cycles.count, f'cycle of {cycles.kind} objects', f'cycles of {cycles.kind} objects')}{of_class} "
-        f"{'keeps itself' if cycles.count == 1 else 'keep themselves'} alive by the counts, with "
+        f"{'keeps itself' if cycles.count == 1 else 'keep themselves'} alive by reference counts, with "
         f"{size_text(cycles.bytes)}"
     )
     if cycles.heads:
         return (
-            f"At least {told}: {size_text(cycles.looked_at)} was examined, the {cycles.heads:,} largest of "
+            f"At least {told}: only {size_text(cycles.looked_at)} was examined, the {cycles.heads:,} largest of the "
             f"{figures.heads:,} blocks that keep the others"
         )
     return f"{told}{'; the program cannot free the others, unless it computes addresses' if cycles.others else ''}"

@@ -1,4 +1,4 @@
-"""Objects whose count exceeds the existing references: a library took a reference and never released it."""
+"""Objects whose count exceeds the references that exist: a library took a reference and never released it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
 class LostReferences(Figures):
     """The number of ``objects`` whose references are lost.
 
-    ``count`` of them are of the ``type`` that has the most bytes with all that hangs on it. ``libraries``: the loaded
-    extension modules, without the interpreter's own. ``beside_malloc``: Python's own allocator handed out an object of
-    that type.
+    ``type``: the type with the most bytes, including all that its objects retain; ``count`` of the objects are of this
+    type. ``libraries``: the loaded extension modules, without the interpreter's own. ``beside_malloc``: whether
+    Python's own allocator handed out an object of this type.
     """
 
     ids = ("lost-references",)
@@ -28,9 +28,10 @@ class LostReferences(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return those objects and all that they retain, from the graph of references: for few blocks, or in detail.
+    """Return objects with lost references and all that they retain, from the graph of references.
 
-    Empty if memory is missing that may refer to them.
+    The graph is built only for few blocks, or with ``detail``. Empty if memory is missing that may contain the
+    references.
     """
     found = evidence.unreachable
     if found is None or evidence.heap.target.lacking:

@@ -8,17 +8,17 @@ from gdbheap.report.words.finding_words import Words
 
 SHOWN = 5
 TRACED = "'gdbheap trace --stacks=1', from the program's start on, records which code makes them"
-# Python's own allocator hands them out without a call of malloc.
-BEFORE = "and of a program that was started with PYTHONMALLOC=malloc "
+# Needed because Python's own allocator hands out small objects without a call of malloc.
+BEFORE = "and, if the program was started with PYTHONMALLOC=malloc, "
 
 
 def _text(figures: LostReferences) -> str:
     some = "" if figures.count == figures.objects else f"{figures.count:,} "
-    is_kept = "is" if figures.objects == 1 else "are"
+    verb, refer = ("is", "it refers") if figures.objects == 1 else ("are", "they refer")
     return (
-        f"{counted(figures.objects, 'object')} ({some}of type {figures.type}) {is_kept} kept alive by references that "
-        "no object has, with all that hangs on them: C code took these references and never released them "
-        "(Py_DECREF), or keeps them where gdbheap does not look"
+        f"{counted(figures.objects, 'object')} ({some}of type {figures.type}) {verb} kept alive, with all that {refer} "
+        "to, by references that no object holds: C code took these references and never released them (Py_DECREF), or "
+        "keeps them where gdbheap does not look"
     )
 
 
@@ -26,10 +26,12 @@ def _advice(figures: LostReferences) -> str:
     shown = ", ".join(figures.libraries[:SHOWN]) + (" and others" if len(figures.libraries) > SHOWN else "")
     many = len(figures.libraries) > 1
     where = (
-        f"look for it in the extension module{'s' * many} {shown}" if shown else "look for it in code that uses ctypes"
+        f"look for the cause in the extension module{'s' * many} {shown}"
+        if shown
+        else "look for the cause in code that uses ctypes"
     )
     return (
-        f"{where}: in a function that makes or gets objects of type {figures.type}. gc.collect() does not free them. "
+        f"{where}, in a function that makes or gets objects of type {figures.type}. gc.collect() does not free them. "
         f"'heap unreachable' lists them, {BEFORE if figures.beside_malloc else ''}{TRACED}"
     )
 

@@ -1,4 +1,4 @@
-"""The main arena's top chunk: free memory at the end of the break that free() has not trimmed."""
+"""The main arena's top chunk: free memory at the end of the break, which free() has not trimmed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, OWN, TRIM, origin_in
 
 @dataclass(frozen=True)
 class MainTop(Figures):
-    """The bytes of the ``top``, and ``trim_threshold`` with its ``origin`` (``thresholds``).
+    """The bytes of the ``top`` chunk, and ``trim_threshold`` with its ``origin`` (see ``thresholds``).
 
-    ``is_above``: whether the threshold is above both the top and glibc's default.
+    ``is_above``: whether the threshold is above both the top chunk and glibc's default.
     """
 
     ids = ("main-top",)
@@ -24,7 +24,7 @@ class MainTop(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return what malloc_trim(0) would return of the top."""
+    """Return what malloc_trim(0) would return of the main arena's top chunk."""
     trim, glibc = evidence.trim, evidence.glibc
     if trim is None or glibc is None:
         return []

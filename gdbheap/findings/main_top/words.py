@@ -8,10 +8,10 @@ from gdbheap.report.text.numbers import size_text
 from gdbheap.report.text.thresholds import OWN_CALL, threshold_text
 from gdbheap.report.words.finding_words import Words
 
-BELOW = "free() trims it only at trim_threshold, which is"
-BEYOND = "It is above trim_threshold, but free() checks that only when it frees 64 KiB or more at once"
+BELOW = "free() trims this chunk only once it reaches trim_threshold, which is"
+BEYOND = "The chunk is above trim_threshold, but free() compares the two only when it frees 64 KiB or more at once"
 CALL = "call malloc_trim(0) after the load ('heap trim --yes' does it now)"
-START = ", or start the program with MALLOC_TRIM_THRESHOLD_=131072, which also fixes both thresholds"
+START = ", or start the program with MALLOC_TRIM_THRESHOLD_=131072, which also keeps glibc from raising its thresholds"
 
 
 def _text(figures: MainTop) -> str:

@@ -14,7 +14,7 @@ from gdbheap.host.tmpfs import TmpfsFile, find_tmpfs_files
 from gdbheap.targets.mappings import Mapping
 from gdbheap.targets.ranges import Ranges, joined, subtract
 
-# Such memory is normal in small amounts. From a quarter of RSS on it deserves a finding.
+# Small amounts of mapped memory are normal, so it has a finding only from this percentage of RSS on.
 MIN_PERCENT_OF_RSS = 25
 MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES = "mapped-memory", "shared-memory", "mapped-files"
 # The ledger lines of each kind.
@@ -25,11 +25,11 @@ KINDS = {MAPPED_MEMORY: (REST,), SHARED_MEMORY: (SHARED,), MAPPED_FILES: (READ_O
 class Mapped(Figures):
     """The largest piece: its ``address``, ``virtual`` and ``resident`` bytes, and the ``name`` of its mapping.
 
-    ``kind``: the finding's id. For mapped memory, ``runtimes``: those to which it may belong; ``traced``: whether a
-    system call tracer shows which code maps it. ``lazily_freed``: further bytes of such memory that MADV_FREE freed.
-    ``repeated``: further bytes that RSS counts for file pages mapped at several places. ``written``: whether the
-    program may write to some of the files. ``left``: for shared memory, files next to the mapped ones that the process
-    does not map.
+    ``kind``: the finding's id. ``runtimes``: for mapped memory, the runtimes to which it may belong; ``traced``:
+    whether a system call tracer can show which code maps it. ``lazily_freed``: further bytes of this kind that
+    MADV_FREE freed. ``repeated``: bytes that RSS counts again, for file pages that are mapped at several places.
+    ``written``: whether the program may write to some of the files. ``left``: for shared memory, files in the same
+    folders that the process does not map.
     """
 
     ids = (MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES)
@@ -47,7 +47,7 @@ class Mapped(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return each kind that is at least a quarter of RSS, with its largest mapping."""
+    """Return a finding for each kind of mapped memory with at least a quarter of RSS."""
     if evidence.heap.target.pages is None:
         return []
     return [finding for kind in KINDS for finding in _of(evidence, kind)]
@@ -56,7 +56,7 @@ def find(evidence: Evidence) -> list[Claim]:
 def _of(evidence: Evidence, kind: str) -> list[Claim]:
     pieces = pieces_of(evidence, kind)
     lazy = lazily_freed_of(evidence, pieces)
-    # Memory of another allocator is not subtracted from the pieces, but it is not among these owners' pages.
+    # Memory of another allocator is not subtracted from the pieces, but these owners' pages do not include it.
     owned = sum(map(evidence.resident, KINDS[kind]))
     size = min(owned - lazy, sum(resident for resident, *_ in pieces))
     if not evidence.worth(size) or 100 * size < MIN_PERCENT_OF_RSS * evidence.rss:
@@ -77,7 +77,7 @@ def _of(evidence: Evidence, kind: str) -> list[Claim]:
 
 
 def _repeated(evidence: Evidence, mappings: Sequence[Mapping]) -> int:
-    """Return how many resident bytes of files count again because the process maps them at several places."""
+    """Return how many resident bytes of files RSS counts again, because the process maps them at several places."""
     places: defaultdict[tuple[str, int], list[Mapping]] = defaultdict(list)
     for mapping in mappings:
         if mapping.inode:
@@ -91,7 +91,7 @@ def _repeated(evidence: Evidence, mappings: Sequence[Mapping]) -> int:
 
 
 def _in_file(evidence: Evidence, mapping: Mapping) -> Ranges:
-    """Return the parts of the file, [start, end), that are resident through this mapping."""
+    """Return the parts of a mapping's file, [start, end), that are resident through this mapping."""
     pages, distance = evidence.heap.target.pages, mapping.offset - mapping.start
     runs = [] if pages is None else pages.runs(mapping.start, mapping.end)
     there = [run for run in runs if pages is not None and pages.count(run.start, run.end).resident]
@@ -103,8 +103,10 @@ def _size(ranges: Ranges) -> int:
 
 
 def _left(evidence: Evidence, pieces: list[tuple[int, int, int]]) -> list[TmpfsFile]:
-    """Return the tmpfs files that the process does not map in the folders of the ``pieces``, the most similar names
-    first."""
+    """Return the tmpfs files that the process does not map, in the same folders as the ``pieces``.
+
+    The files whose names resemble those of the pieces most come first.
+    """
     target = evidence.heap.target
     if target.proc is None:
         return []
@@ -116,7 +118,7 @@ def _left(evidence: Evidence, pieces: list[tuple[int, int, int]]) -> list[TmpfsF
 
 
 def _by_whom(evidence: Evidence) -> tuple[list[str], list[str]]:
-    """Return the runtimes that may have mapped such memory, and commands that show it: theirs, or a tracer's."""
+    """Return the runtimes that may have mapped anonymous memory, and commands that show it: theirs, or a tracer's."""
     target = evidence.heap.target
     pid = target.pid if target.kind == "process" else None
     may = [runtime for runtime in evidence.heap.runtimes if runtime.kind.memory == ANONYMOUS]
@@ -126,12 +128,12 @@ def _by_whom(evidence: Evidence) -> tuple[list[str], list[str]]:
 
 
 def lazily_freed_of(evidence: Evidence, pieces: Sequence[tuple[int, int, int]]) -> int:
-    """Return the bytes of such pieces that were given back by MADV_FREE and are still resident."""
+    """Return the bytes of the pieces that MADV_FREE freed and that are still resident."""
     return min(evidence.heap.target.rss.lazy or 0, sum(evidence.lazily_freed(*piece) for _resident, *piece in pieces))
 
 
 def pieces_of(evidence: Evidence, kind: str) -> list[tuple[int, int, int]]:
-    """Return (resident bytes, start, end) of memory of that kind outside heaps, stacks and loaded objects."""
+    """Return (resident bytes, start, end) of the memory of this kind outside allocators, stacks and loaded objects."""
     target, taken = evidence.heap.target, _taken(evidence)
     if target.pages is None or taken is None:
         return []

@@ -9,20 +9,20 @@ from gdbheap.report.words.finding_words import Words
 TEXTS = {
     MAPPED_MEMORY: "private memory that the program or a library mapped itself, without malloc",
     SHARED_MEMORY: "shared memory, which counts in the RSS of every process that maps it",
-    MAPPED_FILES: "pages of mapped files (page cache), which the kernel reclaims when it must",
+    MAPPED_FILES: "pages of mapped files (page cache), which the kernel reclaims when memory is short",
 }
 ADVICE = {
     MAPPED_MEMORY: "find the code that maps it: malloc does not know this memory. 'heap at ADDRESS' shows what "
-    "is known of the place",
-    SHARED_MEMORY: "unmap it to lower this RSS. The machine gets it back when the last process has unmapped it, and "
-    "its name is removed (shm_unlink, ipcrm)",
-    MAPPED_FILES: "count RssAnon, not RSS; munmap() or madvise(MADV_DONTNEED) removes them from this RSS",
+    "is known about an address in it",
+    SHARED_MEMORY: "unmap it to lower the RSS of this process. The machine gets the memory back once all processes "
+    "have unmapped it and its name is removed (shm_unlink, ipcrm)",
+    MAPPED_FILES: "count RssAnon, not RSS; munmap() or madvise(MADV_DONTNEED) removes these pages from this RSS",
 }
 WRITTEN = ", once it has written changes to disk"
 REPEATED = "; RSS counts {} more for pages that are mapped several times"
 SHOWN_FILES = 4
 UNLINK = "remove the files that nobody uses: unlink(), or SharedMemory.unlink() in Python"
-TRACED = ". The command shows which code maps more memory, while it happens"
+TRACED = ". The command shows, while the program runs, which code maps more memory"
 
 
 def _text(figures: Mapped) -> str:
@@ -33,7 +33,7 @@ def _text(figures: Mapped) -> str:
 
 
 def _left(figures: Mapped) -> str:
-    """Return the files that stay because the process does not map them, in words."""
+    """Return a text about the shared memory files that the process does not map."""
     if not figures.left:
         return ""
     shown = [f"{file.file} {size_text(file.bytes)}" for file in figures.left[:SHOWN_FILES]]
@@ -46,7 +46,7 @@ def _left(figures: Mapped) -> str:
 def _advice(figures: Mapped) -> str:
     advice = ADVICE[figures.kind]
     if figures.runtimes:
-        return f"{advice}. It may be {' or '.join(figures.runtimes)}'s"
+        return f"{advice}. It may belong to {' or '.join(figures.runtimes)}"
     if figures.left:
         return f"{UNLINK}. {advice[0].upper()}{advice[1:]}"
     return advice + TRACED if figures.traced else advice

@@ -9,17 +9,18 @@ from gdbheap.allocators.mimalloc.library import MimallocLibraries
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.modules import largest_first
 
-# The layouts of releases before 2.1.7. Their mi_collect() returned 57 to 95 % of what it could, and nothing if they
-# were built with MI_SECURE.
+# The layouts of releases before 2.1.7. Their mi_collect() returned only 57 to 95 % of the empty memory, and nothing if
+# they were built with MI_SECURE.
 EARLY = ("2.0.9", "2.1.0")
 
 
 @dataclass(frozen=True)
 class MimallocEmpty(Figures):
-    """The ``stretches`` of memory without a block in use, and their address space (``virtual``).
+    """The number of ``stretches`` of memory without a block in use, and their address space (``virtual``).
 
-    ``all_goes``: whether mi_collect() returns all of it, as from 2.1.7 on. ``owners``: the modules whose mimalloc has
-    it, the one with the most first; empty if there is only one. ``setting``: makes mimalloc return it at once.
+    ``all_goes``: whether mi_collect() returns all of this memory, as it does from 2.1.7 on. ``owners``: the modules
+    whose mimalloc has it, the one with the most first; empty if there is only one mimalloc. ``setting``: the setting
+    with which mimalloc returns it at once.
     """
 
     ids = ("mimalloc-empty",)
@@ -31,7 +32,7 @@ class MimallocEmpty(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the resident bytes of these pages and slices."""
+    """Return the resident bytes of mimalloc's pages and slices without a block in use."""
     found, pages = evidence.heap.find_allocator(MimallocLibraries), evidence.heap.target.pages
     if found is None or pages is None:
         return []

@@ -9,12 +9,12 @@ from gdbheap.report.words.finding_words import Words
 ADVICE = (
     "call mi_collect(true) in each of the program's threads after the load (for Arrow's pool: "
     "pyarrow.default_memory_pool().release_unused()). While the program allocates, mimalloc returns such memory itself "
-    "after {setting} milliseconds, unless that is negative; 0: at once"
+    "after {setting} milliseconds (0: at once, negative: never)"
 )
 
 
 def _text(figures: MimallocEmpty) -> str:
-    early = "" if figures.all_goes else "; before 2.1.7 it returns a part, or nothing if built with MI_SECURE"
+    early = "" if figures.all_goes else "; before 2.1.7 it returns only a part, or nothing if built with MI_SECURE"
     whose = f" of {' and '.join(figures.owners)}" if figures.owners else ""
     return (
         f"mimalloc{whose} keeps {counted(figures.stretches, 'free range')} without a block in use. It returns them "

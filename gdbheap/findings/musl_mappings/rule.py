@@ -1,4 +1,4 @@
-"""Mappings of musl's malloc that few blocks keep from being returned."""
+"""Mappings of musl's malloc that a few blocks keep from being returned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gdbheap.findings.pinned_pages.rule import free_of
 
 @dataclass(frozen=True)
 class MuslMappings(Figures):
-    """The ``mappings`` that few ``blocks`` keep, and the bytes of the blocks' slots (``held``).
+    """The number of ``mappings`` that a few ``blocks`` pin, and the bytes of these blocks' slots (``held``).
 
     ``all_mappings``: the number of all mappings.
     """

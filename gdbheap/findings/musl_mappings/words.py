@@ -1,4 +1,4 @@
-"""Texts of the finding ``musl-mappings``: mappings of musl's malloc that few blocks keep."""
+"""Texts of the finding ``musl-mappings``: a few blocks pin whole mappings of musl's malloc."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from gdbheap.findings.pinned_pages.words import pinned_advice
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
-NAMES = "'heap pins --allocator=mallocng' lists the blocks; without them most of this goes back, and the rest is reused"
-EARLY = "make long-lived data before the load that filled these mappings"
+NAMES = (
+    "'heap pins --allocator=mallocng' lists the blocks; once they are freed, most of this is returned, the rest reused"
+)
+EARLY = "allocate long-lived data before the load that filled these mappings"
 
 
 def _text(figures: MuslMappings) -> str:
@@ -16,7 +18,7 @@ def _text(figures: MuslMappings) -> str:
     return (
         f"{figures.mappings:,} of {counted(figures.all_mappings, 'mapping')} of musl's malloc {verb} mostly free; "
         f"{counted(figures.blocks, 'block keeps', 'blocks keep')} {them}, in slots of {size_text(figures.held)} in "
-        "all. A mapping goes back only when it is empty"
+        "all. musl returns a mapping only when it is empty"
     )
 
 

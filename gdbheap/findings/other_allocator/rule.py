@@ -13,7 +13,7 @@ from gdbheap.findings.runtimes.rule import allocator_ranges
 class OtherMalloc(Figures):
     """The allocator's ``kind`` (``OtherAllocator.id``), ``name`` and ledger line (``title``).
 
-    ``advice``: how to ask it for figures, "" if unknown.
+    ``advice``: how to make the allocator report its figures, "" if unknown.
     """
 
     ids = ("other-allocator",)
@@ -24,7 +24,7 @@ class OtherMalloc(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return all of its memory, with advice on how to ask it for figures."""
+    """Return all memory of the other allocator, with advice on how to make it report its figures."""
     other = other_allocator(evidence.heap)
     if other is None or OF_ALLOCATOR not in evidence.sums:
         return []

@@ -1,4 +1,4 @@
-"""Texts of the finding ``other-allocator``: another malloc than glibc's."""
+"""Texts of the finding ``other-allocator``: a malloc other than glibc's."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from gdbheap.report.words.finding_words import Words
 
 
 def _text(figures: OtherMalloc) -> str:
-    return f"{figures.title}: how much of it is free in {figures.name} is unknown"
+    return f"{figures.title}: it is unknown how much of this is free in {figures.name}"
 
 
 def _advice(figures: OtherMalloc) -> str:
-    unknown = f"ask {figures.name} itself: gdbheap does not know how to"
+    unknown = f"ask {figures.name} itself for its figures: gdbheap cannot read them"
     return figures.advice or unknown
 
 

@@ -10,14 +10,14 @@ from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 
 @dataclass(frozen=True)
 class OtherHeld(Figures):
-    """The ``library``, by the name of its file."""
+    """The ``library`` whose static data points to the memory, by the name of its file."""
 
     ids = ("other-held",)
     library: str
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return each library with enough such memory; none if another malloc was recognised, which may own it."""
+    """Return each library with enough memory; none if another malloc was recognised, as that may own the memory."""
     heap, pages = evidence.heap, evidence.heap.target.pages
     if pages is None or heap.target.refusal is not None or heap.standing_in:
         return []

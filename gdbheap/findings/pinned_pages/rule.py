@@ -1,4 +1,4 @@
-"""Pages of glibc's arenas that few blocks keep from being returned."""
+"""Pages of glibc's arenas that a few blocks keep from being returned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gdbheap.findings.finding import Evidence, Figures, Finding
 
 @dataclass(frozen=True)
 class PinnedPages(Figures):
-    """The ``groups`` of ``blocks``, and the blocks' bytes (``held``), which the finding does not count."""
+    """The number of ``groups`` of pinning ``blocks``, and the bytes of these (``held``), which do not count."""
 
     ids = ("pinned-pages",)
     groups: int
@@ -23,9 +23,9 @@ class PinnedPages(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return what malloc_trim(0) could return only without the groups of blocks that ``heap pins`` lists.
+    """Return what malloc_trim(0) could return if the groups of blocks that ``heap pins`` lists were freed.
 
-    They are searched only if ``at_most`` deserves a finding.
+    The groups are searched only if ``at_most`` is enough for a finding.
     """
     glibc, pages = evidence.glibc, evidence.heap.target.pages
     if glibc is None or pages is None or not evidence.worth(at_most(evidence, glibc)):
@@ -39,16 +39,16 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def free_of(totals: _native.PinTotals) -> int:
-    """Return the free bytes in pinned pages: what would be returned, without the blocks in use."""
+    """Return the free bytes in pinned pages: the bytes that would be returned, less the blocks in use."""
     return max(0, totals.freed - totals.bytes)
 
 
 def at_most(evidence: Evidence, glibc: GlibcAllocator) -> int:
-    """Return an upper limit for all groups: twice the free bytes in pages that malloc_trim(0) does not release.
+    """Return an upper limit for what all groups pin: twice the free bytes in pages that malloc_trim(0) leaves.
 
-    A group frees at least twice the bytes of its own blocks. So at least half of the pages that it frees is free
-    already, in fast bins, or the top chunk. No page is in two groups, and malloc_trim(0) releases none of them as it
-    is. The last page of a region may extend beyond it.
+    A group frees at least twice the bytes of its own blocks. So at least half of the bytes in the pages that it frees
+    are free already, in fast bins, or in the top chunk. No page is in two groups, and malloc_trim(0) releases none of
+    these pages as they are. The last page of a region may extend beyond it.
     """
     trim, malloc, page = glibc.trim, glibc.malloc, evidence.heap.target.machine.page
     if trim is None:

@@ -1,4 +1,4 @@
-"""Texts of the finding ``pinned-pages``: pages of malloc's arenas that few blocks keep."""
+"""Texts of the finding ``pinned-pages``: a few blocks pin pages of malloc's arenas."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from gdbheap.findings.pinned_pages.rule import PinnedPages
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
-NAMES = "'heap pins --allocator=glibc' lists the blocks; without them malloc_trim(0) returns all of this, too"
+NAMES = "'heap pins --allocator=glibc' lists the blocks; once they are freed, malloc_trim(0) returns all of this too"
 APART = "allocate long-lived data before the rest, or apart from it"
-# Nobody drops more blocks than this one by one.
+# Nobody drops more blocks than this one at a time.
 MAX_DROPPED = 1000
 
 

@@ -1,4 +1,4 @@
-"""Arenas of pymalloc that few blocks keep from being returned."""
+"""Arenas of pymalloc that a few blocks keep from being returned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gdbheap.findings.pinned_pages.rule import free_of
 
 @dataclass(frozen=True)
 class PymallocArenas(Figures):
-    """The ``arenas`` that few ``blocks`` keep, and the bytes of these (``held``).
+    """The number of ``arenas`` that a few ``blocks`` pin, and the bytes of these blocks (``held``).
 
     ``all_arenas``: the number of all arenas.
     """
@@ -24,7 +24,7 @@ class PymallocArenas(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the free bytes in resident pages of arenas that are at most half in use, from the pools' headers alone."""
+    """Return the free bytes in resident pages of arenas that are at most half in use. Only pool headers are read."""
     python = evidence.heap.find_allocator(PymallocAllocator)
     if python is None or evidence.heap.target.pages is None:
         return []

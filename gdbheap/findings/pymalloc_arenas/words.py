@@ -1,4 +1,4 @@
-"""Texts of the finding ``pymalloc-arenas``: arenas of pymalloc that few blocks keep."""
+"""Texts of the finding ``pymalloc-arenas``: a few blocks pin arenas of pymalloc."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from gdbheap.findings.pymalloc_arenas.rule import PymallocArenas
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
-NAMES = "'heap pins --allocator=pymalloc' lists the blocks; without them all of this goes back"
-EARLY = "make long-lived data before the load that filled these arenas"
+NAMES = "'heap pins --allocator=pymalloc' lists the blocks; once they are freed, all of this is returned"
+EARLY = "allocate long-lived data before the load that filled these arenas"
 
 
 def _text(figures: PymallocArenas) -> str:
     verb, them = ("is", "it") if figures.arenas == 1 else ("are", "them")
     return (
         f"{figures.arenas:,} of {counted(figures.all_arenas, 'arena')} of pymalloc {verb} mostly free; "
-        f"{counted(figures.blocks, 'block keeps', 'blocks keep')} {them}, with {size_text(figures.held)}. An arena "
-        "goes back only when it is empty"
+        f"{counted(figures.blocks, 'block keeps', 'blocks keep')} {them}, with {size_text(figures.held)} in all. "
+        "pymalloc returns an arena only when it is empty"
     )
 
 

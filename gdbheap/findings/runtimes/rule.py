@@ -17,10 +17,10 @@ from gdbheap.targets.ranges import Ranges, subtract
 
 @dataclass(frozen=True)
 class RuntimeMemory(Figures):
-    """The runtime (``kind``, its id in the table), the file ``path`` and the ``evidence`` that identify it.
+    """A runtime: its ``kind`` (its id in the table), its file (``path``), and the ``evidence`` that identifies it.
 
-    ``named``: its mappings have names of their own in the kernel. ``allocator``: what it allocates with, None for
-    malloc.
+    ``named``: whether its mappings have names of their own in the kernel. ``allocator``: the allocator that it uses,
+    None for malloc.
     """
 
     ids = ("runtime-*",)
@@ -32,7 +32,7 @@ class RuntimeMemory(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return each runtime with enough memory."""
+    """Return a finding for each runtime with enough memory."""
     heap = evidence.heap
     if heap.target.pages is None or heap.target.refusal is not None:
         return []
@@ -75,12 +75,12 @@ def _unowned(heap: Heap, runtime: Runtime) -> Ranges:
 
 
 def allocator_ranges(heap: Heap) -> Ranges:
-    """Return the address space of the allocator besides glibc's, without what others own."""
+    """Return the ranges of the allocator other than glibc's, without memory that others own."""
     other = other_allocator(heap)
     found = [(mapping.start, mapping.end) for mapping in heap.target.mappings if other and other.owns(mapping)]
     return subtract(found, _owned(heap))
 
 
 def _owned(heap: Heap) -> Ranges:
-    """Return the ranges of allocators, stacks and loaded objects."""
+    """Return the ranges of walked allocators, stacks and loaded objects."""
     return sorted(heap.owned_ranges() + heap.single_blocks())

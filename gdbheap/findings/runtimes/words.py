@@ -23,7 +23,7 @@ def _text(figures: RuntimeMemory) -> str:
     kind = _kind(figures)
     pattern = NAMED if figures.named else TEXTS[kind.memory]
     what = pattern.format(name=kind.name, allocator=figures.allocator or "malloc")
-    return f"{what} ({figures.path}, {figures.evidence}): how much of it is in use is unknown"
+    return f"{what} ({figures.path}, {figures.evidence}): it is unknown how much of it is in use"
 
 
 def _advice(figures: RuntimeMemory) -> str:

@@ -1,4 +1,4 @@
-"""Lists and byte arrays with much more room than items, and dicts and sets with too large tables."""
+"""Lists and byte arrays with much unused capacity, and dicts and sets whose tables are too large."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from gdbheap.findings.finding import SAMPLE_CAUTION, UNLISTED, Evidence, Figures
 # Buffers of two pages or more are large.
 MIN_LARGE_BUFFER = 8192
 GROWING = ("list", "bytearray")
-# The bytes for each slot of a table. A dict needs two or four for the index and two thirds of an entry of 16 or 24; in
-# Python 2.7 an entry of 24. A set has entries of 16.
+# How many bytes each slot of a table takes. A dict needs two or four for the index and two thirds of an entry of 16 or
+# 24; in Python 2.7 it needs an entry of 24. A set has entries of 16.
 PER_SLOT = {"dict": (38 / 3, 44 / 3, 18, 20, 24), "set": (16,)}
-# At most this many tables are read, the largest; the others are assumed to be possibly almost empty.
+# At most this many of the largest tables are read; of the others it is assumed that they may be almost empty.
 MAX_TABLES = 256
-# A type with less than this share of the room is not named.
+# A type with a smaller percentage of all unused capacity is not named.
 MIN_PERCENT_SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Room(Figures):
-    """The number of containers of each kind with unused room.
+    """The number of containers with unused capacity: ``lists``, ``bytearrays``, ``dicts`` and ``sets``.
 
-    ``pages``: the room in whole pages, in bytes; ``resident``: the resident bytes of all room. ``type``: the type with
-    the most room; ``address``: its container with the ``most``. ``shown``: (type, number) of those worth naming.
+    ``pages``: the bytes of unused capacity in whole pages; ``resident``: the resident bytes of all unused capacity.
+    ``type``: the type with the most; ``address``: the container of this type with the ``most``. ``shown``: (type,
+    number) of the types that are worth naming.
     """
 
     ids = ("slack",)
@@ -45,7 +46,7 @@ class Room(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return the resident bytes of unused room, counted only if there may be enough."""
+    """Return the resident bytes of unused capacity, counted only if there may be enough for a finding."""
     names = [] if evidence.objects is None else _worthwhile(evidence, evidence.objects)
     if evidence.objects is None or not names:
         return []
@@ -69,7 +70,7 @@ def _count(rows: list[Slack], name: str) -> int:
 
 
 def _worthwhile(evidence: Evidence, objects: Objects) -> list[str]:
-    """Return the types that may have enough room."""
+    """Return the types that may have enough unused capacity for a finding."""
     buffers, in_pages = _buffers(evidence)
     # Lists and byte arrays never leave more than half of a buffer unused.
     large = sum(size * count for size, count in [*buffers, *in_pages])
@@ -84,7 +85,7 @@ def _worthwhile(evidence: Evidence, objects: Objects) -> list[str]:
 
 
 def _buffers(evidence: Evidence) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return (size, number) of malloc's large blocks, and of those of other allocators."""
+    """Return (size, number) of the large blocks of malloc, and of those of all other allocators."""
     found: tuple[list[tuple[int, int]], list[tuple[int, int]]] = [], []
     for allocator in evidence.heap.allocators:
         found[not isinstance(allocator, MALLOC)].extend(
@@ -94,12 +95,12 @@ def _buffers(evidence: Evidence) -> tuple[list[tuple[int, int]], list[tuple[int,
 
 
 def _is_table(size: int, name: str) -> bool:
-    """Return whether a table with a power of two of slots has this size."""
+    """Return whether this is the size of a table whose number of slots is a power of two."""
     return any(size - each * (1 << int(math.log2(size / each))) < MAX_TABLE_SURPLUS for each in PER_SLOT[name])
 
 
 def _dense(evidence: Evidence, objects: Objects, table: Table) -> int:
-    """Return the bytes of the largest blocks of a table's size that are no table, or a well-filled one."""
+    """Return the bytes of the largest blocks with a table's size that are not tables, or are well-filled ones."""
     if objects.layout.hook:
         return 0
     space = evidence.heap.target.space
@@ -108,5 +109,5 @@ def _dense(evidence: Evidence, objects: Objects, table: Table) -> int:
 
 
 def _sampled(evidence: Evidence, objects: Objects) -> int:
-    """Return the room in small containers that a sample suggests."""
+    """Return the unused capacity in small containers that a sample suggests, in bytes."""
     return sum(row.small for row in find_slack(evidence.heap.target, objects, GROWING, ESTIMATE_POOLS))

@@ -13,7 +13,7 @@ REASONS = (
 ADVICE = (
     (
         GROWING,
-        "replace one that no longer grows with its exact copy x[:], with tuple(x) or bytes(x); fill it in one step",
+        "replace one that no longer grows with its exact copy x[:], tuple(x) or bytes(x); fill a new one in one step",
     ),
     (("dict",), "replace an emptied dict with dict(x), not with x.copy(), which may keep the table"),
     (("set",), "replace an emptied set with set(x)"),
@@ -24,7 +24,7 @@ OWNER = "'heap why ADDRESS' shows what holds it"
 def _text(figures: Room) -> str:
     what = " and ".join(counted(count, name) for name, count in figures.shown)
     return (
-        f"{what} with unused room, {size_text(figures.resident)} of it resident: "
+        f"unused room in {what}, {size_text(figures.resident)} of it resident: "
         f"{' and '.join(_about(figures, REASONS))}; the {figures.type} at {figures.address:#x} has the most, "
         f"{size_text(figures.most)}"
     )
@@ -35,7 +35,7 @@ def _advice(figures: Room) -> str:
 
 
 def _about(figures: Room, rows: tuple[tuple[tuple[str, ...], str], ...]) -> list[str]:
-    """Return the texts about types worth naming."""
+    """Return the texts about the types that are worth naming."""
     return [words for names, words in rows if any(name in names for name, _count in figures.shown)]
 
 

@@ -1,4 +1,4 @@
-"""Small views that alone keep large buffers alive."""
+"""Small views that are all that keeps large buffers alive."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from gdbheap.answers.arrays import frames_of
 from gdbheap.answers.views import MIN_BUFFER, SmallViews, small_views, windows
 from gdbheap.findings.finding import MAX_LIKELY_GRAPH_BLOCKS, UNLISTED, Evidence, Figures, Finding
 
-# The largest numbers of blocks summed, and of views of each kind read (without --detail).
+# The most large blocks whose sizes are summed, and the most views of each kind that are read (without --detail).
 MAX_BUFFERS, MAX_VIEWS = 4000, 10_000
 
 
 @dataclass(frozen=True)
 class ViewsOfType:
-    """The views of one ``type``: their number, the bytes that they show, and the bytes that they keep."""
+    """The views of one ``type``: their number, the bytes that they show, and the bytes that they keep alive."""
 
     type: str
     count: int
@@ -26,8 +26,8 @@ class ViewsOfType:
 class KeptByViews(Figures):
     """The number of ``views``, the bytes that they show (``shown``), and those that only they keep (``kept``).
 
-    ``address``, ``path``: the view that keeps most; its path as Python or None. ``types``: the views by type, the type
-    that keeps most first.
+    ``address``: the view that keeps the most; ``path``: how to reach it in Python, or None. ``types``: the views by
+    type, the type that keeps the most first.
     """
 
     ids = ("small-views",)
@@ -40,7 +40,7 @@ class KeptByViews(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return what all small views keep together, from the graph of references."""
+    """Return what all small views together keep alive, from the graph of references."""
     if evidence.objects is None or not evidence.worth(_large(evidence)):
         return []
     heap, most = evidence.heap, evidence.heap.used_blocks

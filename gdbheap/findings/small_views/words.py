@@ -1,4 +1,4 @@
-"""Texts of the finding ``small-views``: small views that alone keep large buffers alive."""
+"""Texts of the finding ``small-views``: small views that are all that keeps large buffers alive."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _example(figures: KeptByViews) -> str:
 def _advice(figures: KeptByViews) -> str:
     known = [words for start, words in COPIES.items() if any(row.type.startswith(start) for row in figures.types)]
     copies = ", ".join(known) or "x.copy()"
-    return f"keep a copy of what the view shows: {copies}; the buffer goes with its last view"
+    return f"keep a copy of what the view shows: {copies}; a buffer is freed with its last view"
 
 
 WORDS = Words(KeptByViews, _text, _advice)

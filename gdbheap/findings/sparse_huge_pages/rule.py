@@ -1,4 +1,4 @@
-"""Huge pages of memory in use, or of mapped memory, of which only a part was ever written."""
+"""Huge pages, of memory in use or of mapped memory, of which only a part was ever written."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from gdbheap.findings.settings import NO_HUGE_PAGES
 from gdbheap.heap import Heap
 from gdbheap.targets.ranges import Ranges
 
-# Besides blocks in use: mapped memory, stacks, and data of files.
+# Searched in addition to blocks in use: mapped memory, stacks, and data of files.
 BESIDE = (OTHER, STACKS, DATA)
-# The largest number of huge pages read: reading more than 256 MiB takes longer than all the rest.
+# The most huge pages that are read: reading more than 256 MiB takes longer than everything else.
 MAX_READ = 128
 
 
 @dataclass(frozen=True)
 class SparseHugePages(Figures):
-    """The bytes in ``huge`` pages, the ``zeros`` among them, and the number of ``huge_pages`` with these.
+    """The bytes in ``huge`` pages, the bytes of ``zeros`` among them, and the number of these ``huge_pages``.
 
-    ``sampled``: the zeros are estimated from some pages. ``by_malloc``: glibc's malloc asks for huge pages.
-    ``address``: the start of the mapping with the most huge pages.
+    ``sampled``: whether the zeros are estimated from some of the pages. ``by_malloc``: whether glibc's malloc asks for
+    huge pages. ``address``: the start of the mapping with the most huge pages.
     """
 
     ids = ("sparse-huge-pages",)
@@ -41,7 +41,7 @@ class SparseHugePages(Figures):
 def find(evidence: Evidence) -> list[Claim]:
     """Return the pages of zeros in huge pages that also contain other bytes.
 
-    Huge pages of zeros alone do not count: a program that uses all of its memory may have written them.
+    A huge page of nothing but zeros does not count: a program that uses all of its memory may have written them.
     """
     heap, pages = evidence.heap, evidence.heap.target.pages
     if pages is None or not pages.knows_huge or heap.target.remote:
@@ -64,14 +64,14 @@ def find(evidence: Evidence) -> list[Claim]:
 
 
 def _most(heap: Heap, groups: list[Ranges]) -> int | None:
-    """Return the start of the mapping with the most huge pages."""
+    """Return the start of the mapping with the most huge pages; None if there is none."""
     found = [heap.target.mappings.find(ranges[0][0]) for ranges in groups]
     starts = Counter(mapping.start for mapping in found if mapping is not None)
     return starts.most_common(1)[0][0] if starts else None
 
 
 def _by_huge_page(ranges: Ranges) -> Iterator[Ranges]:
-    """Yield the parts of the ranges in each huge page, ascending."""
+    """Yield, for each huge page, the parts of the ranges that lie in it."""
     found: dict[int, Ranges] = {}
     for start, end in ranges:
         for at in range(start // HUGE_PAGE * HUGE_PAGE, end, HUGE_PAGE):
@@ -80,7 +80,7 @@ def _by_huge_page(ranges: Ranges) -> Iterator[Ranges]:
 
 
 def _zeros(space: _native.Space, ranges: Ranges) -> int:
-    """Return the bytes in pages of zeros of one huge page; 0 if the huge page contains nothing else."""
+    """Return the bytes in pages of zeros within one huge page; 0 if the whole huge page is zeros."""
     zeros = _native.zero_pages(space, ranges)
     start = ranges[0][0] // HUGE_PAGE * HUGE_PAGE
     is_empty = zeros == sum(end - first for first, end in ranges)

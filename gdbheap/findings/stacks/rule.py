@@ -13,7 +13,7 @@ MIN_THREADS = 8
 
 @dataclass(frozen=True)
 class Stacks(Figures):
-    """The number of ``threads``, the resident bytes of the ``largest`` stack, and the id and name of its thread."""
+    """The number of ``threads``, the resident bytes of the ``largest`` stack, and its thread's id and name."""
 
     ids = ("stacks",)
     threads: int
@@ -23,8 +23,7 @@ class Stacks(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the resident pages of all stacks except the first thread's, without the program's thread-local data
-    there."""
+    """Return the resident pages of all stacks but the first thread's, without thread-local data that lies in them."""
     heap = evidence.heap
     pages, main = heap.target.pages, heap.target.main_stack
     if pages is None or heap.target.refusal is not None:

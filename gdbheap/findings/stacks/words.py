@@ -6,12 +6,12 @@ from gdbheap.findings.stacks.rule import Stacks
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
-ADVICE = "end threads that wait, or start fewer: a stack's pages go back when its thread ends"
+ADVICE = "end threads that only wait, or start fewer: a stack's pages are returned when its thread ends"
 
 
 def _text(figures: Stacks) -> str:
     return (
-        f"the stacks of {counted(figures.threads, 'thread')} are resident as deep as they ever were. The largest, of "
+        f"the stacks of {counted(figures.threads, 'thread')} stay resident to their greatest depth. The largest, of "
         f"thread {figures.tid} ({figures.name or 'without a name'}), has {size_text(figures.largest)}"
     )
 

@@ -13,9 +13,9 @@ from gdbheap.targets.ranges import joined
 
 @dataclass(frozen=True)
 class TcmallocUnused(Figures):
-    """The ``stretches`` of free pages of which some are resident, and their address space (``virtual``).
+    """The number of ``stretches`` of free pages of which some are resident, and their address space (``virtual``).
 
-    ``owners``: the modules whose tcmalloc has them, the one with the most first; empty if there is only one.
+    ``owners``: the modules whose tcmalloc has them, the one with the most first; empty if there is only one tcmalloc.
     """
 
     ids = ("tcmalloc-unused",)
@@ -25,7 +25,7 @@ class TcmallocUnused(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the resident bytes of these pages."""
+    """Return the resident bytes of free pages in tcmalloc's page heap."""
     found, pages = evidence.heap.find_allocator(TcmallocLibraries), evidence.heap.target.pages
     if found is None or pages is None:
         return []

@@ -8,8 +8,8 @@ from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
     "call MallocExtension_ReleaseFreeMemory() in the program, or start it with TCMALLOC_AGGRESSIVE_DECOMMIT=1, which "
-    "returns free pages at once (at the cost of page faults). Otherwise tcmalloc returns a few at a time, and only "
-    "while others are freed: with TCMALLOC_RELEASE_RATE=10 one for each hundred"
+    "returns free pages at once (at the cost of page faults). Otherwise tcmalloc returns few pages, and only while "
+    "the program frees others: with TCMALLOC_RELEASE_RATE=10, one for each hundred freed pages"
 )
 
 

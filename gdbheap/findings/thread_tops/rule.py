@@ -1,4 +1,4 @@
-"""The top chunks of threads' arenas: free memory that malloc_trim() does not reach."""
+"""The top chunks of threads' arenas: free memory that malloc_trim() does not return."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, OWN, TRIM, origin_in
 
 @dataclass(frozen=True)
 class LargestTop:
-    """The bytes of the largest top, its arena, and a thread that uses the arena (None and "" without one)."""
+    """The bytes of the largest top, its arena, and a thread that uses this arena (None and "" if none does)."""
 
     bytes: int
     arena: int
@@ -23,10 +23,11 @@ class LargestTop:
 
 @dataclass(frozen=True)
 class ThreadTops(Figures):
-    """The number of ``arenas`` of threads, and the bytes that their tops ``kept``.
+    """The number of threads' ``arenas``, and the bytes that their top chunks ``kept``.
 
-    ``keeping``: the number of arenas that keep some. ``arena_max``: the setting in force, 0 if not set. ``origin``: how
-    ``trim_threshold`` got its value (``thresholds``); ``by_threshold``: whether it is the reason.
+    ``keeping``: the number of arenas whose top keeps any. ``arena_max``: the setting in force, 0 if not set.
+    ``origin``: how ``trim_threshold`` got its value (see ``thresholds``); ``by_threshold``: whether this threshold is
+    the reason.
     """
 
     ids = ("thread-tops",)
@@ -41,7 +42,7 @@ class ThreadTops(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the resident pages of the tops of all arenas except the main one."""
+    """Return the resident pages of the top chunks of all arenas except the main one."""
     trim, glibc = evidence.trim, evidence.glibc.malloc if evidence.glibc else None
     if trim is None or glibc is None or glibc.par.hp_pagesize:
         return []

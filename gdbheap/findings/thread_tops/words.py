@@ -9,7 +9,7 @@ from gdbheap.report.text.thresholds import OWN_CALL, threshold_text
 from gdbheap.report.words.finding_words import Words
 
 BY_THRESHOLD = (
-    "start the program with MALLOC_TRIM_THRESHOLD_=131072: every arena then returns what is free at its end beyond that"
+    "start the program with MALLOC_TRIM_THRESHOLD_=131072: every arena then returns the free memory at its end"
 )
 BY_ARENAS = (
     "measure fewer arenas, or another allocator, with 'gdbheap trace' and 'gdbheap replay --what-if': each arena keeps "
@@ -20,14 +20,14 @@ BY_ARENAS = (
 def _text(figures: ThreadTops) -> str:
     return (
         f"{counted(figures.keeping, 'arena')} of threads keep {size_text(figures.kept)} of free resident pages at "
-        f"their ends, which malloc_trim() does not reach. {_largest(figures.largest)}. free() trims an end only at "
-        f"trim_threshold, which is {threshold_text(figures.trim_threshold, figures.origin)}; "
+        f"their ends, which malloc_trim() does not reach. {_largest(figures.largest)}. free() returns an end only from "
+        f"trim_threshold on, which is {threshold_text(figures.trim_threshold, figures.origin)}; "
         f"{_limit(figures.arena_max)}"
     )
 
 
 def _largest(top: LargestTop) -> str:
-    whose = "without a thread now" if top.tid is None else f"thread {top.tid}, {top.thread or 'without a name'}"
+    whose = "no thread now" if top.tid is None else f"thread {top.tid}, {top.thread or 'without a name'}"
     return f"Arena {top.arena} ({whose}) keeps the most, {size_text(top.bytes)}"
 
 

@@ -1,4 +1,4 @@
-"""The memory of tracemalloc's own records of the blocks that it traces."""
+"""The memory of the records that tracemalloc keeps of the blocks it traces."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class TraceTables(Figures):
-    """The number of traced blocks (``traces``)."""
+    """The number of blocks that tracemalloc traces (``traces``)."""
 
     ids = ("tracemalloc",)
     traces: int
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return the tables of traces with their entries, searched only if malloc has enough blocks of such sizes."""
+    """Return tracemalloc's tables with their entries, searched only if malloc has enough blocks of such sizes."""
     if evidence.objects is None or not evidence.worth(most_of_tables(evidence.heap)):
         return []
     traces = evidence.heap.python.traces

@@ -17,7 +17,8 @@ class UncollectableCycles(Figures):
     """The number of ``objects``, and the ``type`` whose objects have the most bytes (``largest``).
 
     ``kind``: why the collector does not free the largest group of cycles (a key of causes.OBSTACLES). ``culprit``: the
-    type that is the reason, "" for none. ``closing``: the references that close these cycles; ``times``: their number.
+    type that is the reason, "" for none. ``closing``: the references that close the cycles of this group; ``times``:
+    the number of these cycles.
     """
 
     ids = ("uncollectable-cycles",)
@@ -31,7 +32,7 @@ class UncollectableCycles(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return the cycles that gc.collect() does not free, from the same graph as the finding ``cycles``."""
+    """Return the cycles that gc.collect() does not free, from the graph of references."""
     found = evidence.unreachable
     if found is None:
         return []

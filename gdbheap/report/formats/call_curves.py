@@ -1,8 +1,7 @@
-"""Draw the memory in use over calls and over time as a picture that is laid out when written and readable without
-script.
+"""Draw the memory in use over calls and over time. The picture is laid out when it is written and needs no script.
 
-Each panel's curve consists of intervals. A line has the value at the end of each. For bytes, an area reaches up to the
-most in use within each, so that no peak is lost.
+A curve consists of intervals. A line shows the value at the end of each interval. For bytes, an area shows the most in
+use within the interval, so that no peak is lost.
 """
 
 from __future__ import annotations
@@ -27,9 +26,10 @@ MARKS = 5
 LONG_SECONDS = 120
 BYTES, BLOCKS, AREA = "Bytes in use, as asked for,", "Blocks in use", "; the area is the most in each stretch"
 ONLY = 5
-# Factors from one distance of grid lines to the next larger one: powers of two; 1, 2, 5, 10, 20 ….
+# Grid lines are 1 unit apart. For a larger distance, multiply by the first factor and divide by the second, then use
+# the next two, and so on: this gives powers of two, or 1, 2, 5, 10, 20 ….
 POWERS, TENS = (2, 1), (2, 1, 5, 2, 2, 1)
-# Light and dark; text has a contrast of at least 7 to 1 on the page.
+# In the light and in the dark colour scheme. Text has a contrast of at least 7 to 1 on the page.
 COLOURS = {
     "page": ("#ffffff", "#161616"),
     "text": ("#1a1a1a", "#f5f5f5"),
@@ -49,8 +49,9 @@ Words = Callable[[float], str]
 class _Panel:
     """One panel of the picture.
 
-    ``rows``: (end, value there, most within) of each interval. ``peak``: the place and value of the highest point.
-    ``place_text`` and ``value_text``: format places and values. ``steps``: as for ``_lines``.
+    ``rows``: for each interval its end, the value there, and the most within it. ``peak``: the place and the value of
+    the highest point. ``place_text`` and ``value_text``: functions that format places and values. ``steps``: as for
+    ``_lines``.
     """
 
     title: str
@@ -62,12 +63,12 @@ class _Panel:
 
     @property
     def end(self) -> float:
-        """The last place, and always above 0."""
+        """The last place on the horizontal axis; always above 0."""
         return max(self.rows[-1][0], 1e-9) if self.rows else 1
 
     @property
     def top(self) -> int:
-        """The highest value, at least 1."""
+        """The highest value on the vertical axis; at least 1."""
         return max(1, self.peak[1])
 
 
@@ -91,7 +92,7 @@ def picture(answer: CallStats) -> str:
 
 
 def curves_part(answer: CallStats) -> str:
-    """Return the panels without the title, as a part of a page that has ``curves_style``."""
+    """Return the panels without the title, as a part of a page whose style includes ``curves_style``."""
     panels = list(_panels(answer))
     height = len(panels) * (PANEL + GAP)
     most = f"At most {size_text(answer.peak.bytes)} in {count_text(answer.peak.count)} blocks"
@@ -102,7 +103,8 @@ def curves_part(answer: CallStats) -> str:
 
 
 def curves_style(grounds: tuple[str, str]) -> str:
-    """Return the style of ``curves_part`` on a light and on a dark background; print uses the light one."""
+    """Return the style of ``curves_part`` on a light and on a dark background. Print uses the light one. ``grounds``:
+    the two background colours."""
     light, dark = _scheme(0, grounds[0]), _scheme(1, grounds[1])
     return f"{FIXED}{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
 
@@ -123,7 +125,7 @@ def _panels(answer: CallStats) -> Iterator[_Panel]:
                calls, calls, TENS),
     )  # fmt: skip
     points = answer.curve.over_seconds
-    # A point's calls begin at its time, and nothing changes until the next point.
+    # The calls of a point begin at its time. Then nothing changes until the next point.
     ends = [*(point.seconds for point in points[1:]), answer.seconds][: len(points)]
     yield from (
         _Panel(f"{BYTES} over time{AREA}", _bytes(points, ends), (peak.seconds, peak.bytes), _time_text, size, POWERS),
@@ -146,7 +148,7 @@ def _time_text(seconds: float) -> str:
 
 
 def _drawn(panel: _Panel, at: int) -> Iterator[str]:
-    """Yield the parts of a panel whose title is at height ``at``."""
+    """Yield the elements of a panel. ``at``: the height of its title in the picture."""
     top, bottom = at + 12, at + 12 + PANEL
     yield f'<text class="name" x="{LEFT}" y="{at}">{_safe(panel.title)}</text>'
     for value in _lines(panel.top, panel.steps):
@@ -169,7 +171,8 @@ def _drawn(panel: _Panel, at: int) -> Iterator[str]:
 
 
 def _steps(panel: _Panel, top: int, column: int) -> str:
-    """Return a path that goes up or down where an interval begins."""
+    """Return a path of steps: it goes up or down where an interval begins. ``column``: the index of the value in a
+    row."""
     path, before = f"M{LEFT} {_y(panel, panel.rows[0][column], top)}", ""
     for row in panel.rows:
         y = _y(panel, row[column], top)
@@ -179,10 +182,10 @@ def _steps(panel: _Panel, top: int, column: int) -> str:
 
 
 def _lines(highest: int, steps: Sequence[int]) -> Iterator[int]:
-    """Yield a few round values from 0 on.
+    """Yield the values of a few grid lines, from 0 on.
 
-    Distances are tried in turn; each is the one before times the next of ``steps``, multiplied and divided alternately
-    by these.
+    The distance of the lines is the first one that is large enough: it begins with 1, and is multiplied and divided
+    alternately by the factors in ``steps``.
     """
     distance, factors = 1, cycle(steps)
     while highest > distance * ONLY:

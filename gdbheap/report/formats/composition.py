@@ -1,8 +1,8 @@
-"""Resident memory as a tree: by allocator, by arena, by state, and by the types of objects. If residency is unknown,
-the tree is of the address space instead.
+"""Resident memory as a tree: by allocator, arena, state, and type of object. If residency is unknown, it is a tree of
+the address space.
 
-Its innermost cells are the ledger's lines without children. Blocks in use are split by type as far as types are known,
-and the rest of a line has a cell of its own.
+The innermost cells are the ledger lines without children. Blocks in use are also split by type, as far as types are
+known; what remains of such a line is a cell of its own.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ KINDS = {"used": "used", "free": "free", "top": "free", "overhead": "overhead"}
 NO_OBJECT = "buffers and other blocks that are no objects"
 REMAINDER = "the rest of it"
 ARENA = re.compile(r"\A(?P<line>[^.]+\.[^.]+)\.(?P<arena>[0-9]+)")
-# The most parts of a line's id, because a file may have any id.
+# The most parts of a line's id that are used, because a file may contain any id.
 DEEPEST = 8
-# Text has a contrast of at least 7 to 1 on all of these.
+# Text has a contrast of at least 7 to 1 on all of these colours.
 MEMORY = Subject(
     {
         "used": (("#b7e0b9", "#a8d8ab", "#c6e8c8"), ("#1f4d2b", "#1a4225", "#245a32")),
@@ -51,9 +51,11 @@ MEMORY = Subject(
 
 
 def composition(ledger: Ledger, drawn: HeapMap | None = None, places: Places | None = None) -> Iterator[Weighted]:
-    """Yield the innermost cells, each with its path, bytes and blocks. For a process they add up to RSS.
+    """Yield the innermost cells: the path of each, its bytes, and its number of blocks. For a process the bytes add up
+    to RSS.
 
-    ``ledger``: with its details. ``places``: types in the cells of ``drawn``, in their order.
+    ``ledger``: with all its details. ``drawn``: the heap map. ``places``: the types in the cells of ``drawn``, in the
+    same order.
     """
     lines = ledger.ledger
     known = ledger.rss.bytes is not None
@@ -76,7 +78,8 @@ def composition(ledger: Ledger, drawn: HeapMap | None = None, places: Places | N
 
 
 def _frames(line: Line, names: dict[str, str]) -> Iterator[StackFrame]:
-    """Yield the path to a line: its owner, its arena if it has one, its state, and any lines below that."""
+    """Yield the frames of the path to a line: its owner, its arena if it has one, its state, and any lines between
+    them."""
     parts = line.id.split(".")
     found = ARENA.fullmatch(line.id)
     kind = KINDS.get(line.state or "", "other")
@@ -95,7 +98,8 @@ def _arena(index: int) -> str:
 
 
 def _types_by_line(ledger: Ledger, drawn: HeapMap | None, places: Places | None) -> dict[str, list[TypeShare]]:
-    """Return the types in the memory of each line of the ledger, largest first, summed over all cells."""
+    """Return the types of objects in the memory of each ledger line, by the line's id. They are summed over all cells
+    of the map, and the largest come first."""
     if drawn is None or places is None:
         return {}
     used = {line.id for line in ledger.ledger if line.state == USED}
@@ -121,7 +125,7 @@ def _added(one: TypeShare, other: TypeShare) -> TypeShare:
 
 
 def _line_of(group: Group, used: set[str]) -> str | None:
-    """Return the line that counts the used memory of a drawn group, or None if it belongs to no allocator."""
+    """Return the id of the ledger line that counts a group's used memory; None if the group belongs to no allocator."""
     own = f"{group.kind}.{USED}"
     if group.arena is not None and f"{own}.{group.arena}" in used:
         return f"{own}.{group.arena}"

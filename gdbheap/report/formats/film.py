@@ -1,7 +1,7 @@
-"""A film of a heap's maps at many moments: pictures of one scale, and a page that plays them.
+"""A film of a heap: pictures of its map at many moments, at the same scale, and a page that plays them.
 
-A frame keeps little until all have been seen: the bytes of each cell by kind, and most cells are alike. Only then is it
-known which addresses the heap ever had; each gets one place in all pictures.
+Until all frames have been added, a frame stores only the bytes of each cell by kind; most cells are equal and share one
+object. Only then are all addresses known that the heap ever had. Each address has the same place in all pictures.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Film", "Shot"]
 
-# The most cells of a picture; beyond that the size of cells is doubled.
+# The most cells of a picture. If there would be more, cells get twice the size.
 CELLS = 4000
 PAGE = "index.html"
 OTHER = "other"
@@ -46,7 +46,7 @@ Bytes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Stretch:
-    """A group of a map. ``cells``: the bytes of each cell by kind, in the order of KINDS."""
+    """A range of address space in a map. ``cells``: for each cell the bytes of each kind, in the order of KINDS."""
 
     name: str
     start: int
@@ -57,7 +57,8 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Shot:
-    """A frame that was written: its file, the call after which it was taken, and the bytes of address space in it."""
+    """A picture that was written: its file, the call after which its map was taken, and the bytes of address space in
+    it."""
 
     file: str
     call: int
@@ -66,7 +67,7 @@ class Shot:
 
 @dataclass(frozen=True)
 class Frame:
-    """The part of a map that is needed to draw it."""
+    """A map, reduced to what is needed to draw it."""
 
     call: int
     cell: int
@@ -74,16 +75,17 @@ class Frame:
 
 
 def is_replaced(_name: str) -> bool:
-    """Return whether a film replaces a file of an older folder. It never does: a folder with files in it stays."""
+    """Return whether a film may replace a file in an older folder. It never may: a folder that has files stays as it
+    is."""
     return False
 
 
 @dataclass
 class Film:
-    """Frames that will be written into an empty folder.
+    """The frames of a film, which is then written into an empty folder.
 
-    ``with_others``: also draw memory that belongs to no allocator. ``cell``: bytes of a cell, which only grows.
-    ``mode``: of the files.
+    ``with_others``: also draw memory that belongs to no allocator. ``cell``: the bytes of a cell, which only grow.
+    ``mode``: the files' permissions.
     """
 
     folder: str
@@ -94,14 +96,14 @@ class Film:
     _alike: dict[Bytes, Bytes] = field(default_factory=dict)
 
     def prepare(self) -> None:
-        """Check that the folder can be made. Raises UsageError if it cannot, or if it has files in it."""
+        """Check that the folder can be made. Raises UsageError if it cannot, or if it contains files."""
         make_folder(os.path.dirname(os.path.abspath(self.folder)), self.mode)
         check_folder(self.folder, is_replaced)
 
     def add(self, call: int, take: Callable[[int], HeapMap]) -> None:
-        """Add the map after a call.
+        """Add the map after call number ``call``.
 
-        ``take`` makes a map with cells of the given bytes; 0 lets it choose.
+        ``take``: returns the map with cells of this many bytes; 0 lets it choose the size.
         """
         answer = take(self.cell)
         if self.cell and sum(len(group.cells) for group in self._drawn(answer)) > 2 * CELLS:
@@ -123,7 +125,7 @@ class Film:
         return Stretch(group.name, group.start, group.end, group.resident, cells)
 
     def write(self, title: str, calls: int) -> list[Shot]:
-        """Write all pictures and the page, or nothing.
+        """Write all pictures and the page, or nothing. Return the pictures.
 
         ``calls``: the number of calls in the log. Raises UsageError.
         """
@@ -148,7 +150,7 @@ class Film:
         return shots
 
     def _settle(self) -> None:
-        """Give all frames one size of cells, in which the union of their memory fits into a picture."""
+        """Give all frames the same size of cells, with which the places of all frames fit into one picture."""
         while _bars(self.frames, self.cell) > 2 * CELLS:
             self.cell *= 2
         self.frames = [
@@ -158,7 +160,7 @@ class Film:
 
 
 def _put(path: str, text: str) -> None:
-    """Write a file of the new folder. Raises OSError."""
+    """Write a file of the film. Raises OSError."""
     with open(path, "w", encoding="utf-8") as stream:
         stream.write(text)
 
@@ -166,7 +168,7 @@ def _put(path: str, text: str) -> None:
 def _bars(frames: list[Frame], cell: int) -> int:
     places = list(_places(frame.stretches for frame in frames))
     whole = sum(-(-(place.end - place.start) // cell) for place in places)
-    # Each place has at least one bar, so larger cells do not help if there are many small places.
+    # Each place takes at least one bar, so larger cells do not help if there are many small places.
     return 0 if len(places) > CELLS else whole
 
 
@@ -181,7 +183,7 @@ def _coarser(stretch: Stretch, times: int) -> Stretch:
 
 @dataclass
 class Place:
-    """An address range that any frame uses, and the names of what is there."""
+    """An address range that some frame uses, and the names of the memory there."""
 
     start: int
     end: int
@@ -193,7 +195,7 @@ class Place:
 
 
 def _places(frames: Iterable[list[Stretch]]) -> Iterator[Place]:
-    """Yield the places: ranges that overlap or touch, in any frames, are one place."""
+    """Yield the places of a film. Ranges that overlap or touch, in the same or in different frames, are one place."""
     every = {(stretch.start, stretch.end, stretch.name) for stretches in frames for stretch in stretches}
     last: Place | None = None
     for start, end, name in sorted(every):
@@ -236,7 +238,7 @@ def _place(place: Place, stretches: list[Stretch], cell: int, at: int) -> Iterat
 
 
 def _runs(stretch: Stretch, cell: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    """Yield (start, end, heights) of neighbouring cells that look the same."""
+    """Yield (start, end, heights) for each run of cells that look the same."""
     start = stretch.start
     for filled, same in groupby(stretch.cells, key=heights):
         end = min(start + len(list(same)) * cell, stretch.end)
@@ -245,7 +247,7 @@ def _runs(stretch: Stretch, cell: int) -> Iterator[tuple[int, int, tuple[int, ..
 
 
 def _bars_of(first: float, last: float, filled: tuple[int, ...], top: int) -> Iterator[str]:
-    """Yield the bars between two places, counted in cells; each bar ends with its row."""
+    """Yield the bars from ``first`` to ``last``, which count cells. A bar ends at the end of its row."""
     while first < last:
         row = int(first // ACROSS)
         end = min(last, (row + 1) * ACROSS)

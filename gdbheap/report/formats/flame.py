@@ -1,8 +1,9 @@
-"""Draw stacks with weights as a flame graph with its root on top, laid out when it is written and readable without
+"""Draw stacks with weights as a flame graph, its root on top. The picture is laid out when it is written and needs no
 script.
 
-Widths are shares of the whole, so the picture fits any window. Each cell is an inner picture, which cuts its text off
-at its edge. The full text is each cell's title: browsers show it under the pointer, and screen readers read it out.
+Widths are percentages of the whole, so the picture fits any window. Each cell is an inner picture, which cuts off its
+text at its edge. The full text is in the cell's title: browsers show it under the pointer, and screen readers read it
+out.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ALLOCATED", "CALLS", "COLOURS", "Colours", "Subject", "flame_graph", "flame_part", "flame_style"]
 
-# Cells narrower than one pixel of a picture this wide are merged; below two pixels, four and so on if the picture would
-# be larger than LARGEST bytes.
+# Cells that would be narrower than one pixel in a picture of this width are merged. If the picture would have more than
+# LARGEST bytes, so are cells below two pixels, then four, and so on.
 WIDTH, LARGEST = 1200, 1 << 20
 ROW, HEAD, MARGIN = 18, 82, 8
-# CHARACTER: about the width of a character. A cell that is too narrow for three of them has no text.
+# CHARACTER: the approximate width of a character in pixels. A cell in which fewer than three fit has no text.
 CHARACTER, SHORTEST, LONGEST = 7, 3, 100
 SHADES = 3
-# By kind of frame: the fills of its cells in light and in dark, in a few shades to distinguish neighbours. Text has a
-# contrast of at least 7 to 1 on all of them.
+# For each kind of frame, the colours of its cells in the light and in the dark scheme. There are a few shades, to
+# distinguish neighbours. Text has a contrast of at least 7 to 1 on all of them.
 Colours = Mapping[str, "tuple[tuple[str, ...], tuple[str, ...]]"]
 COLOURS: Colours = {
     "python": (("#ffd27a", "#ffc45c", "#ffdd9a"), ("#6b4a00", "#5c4000", "#7a5600")),
@@ -41,10 +42,11 @@ COLOURS: Colours = {
 
 @dataclass(frozen=True)
 class Subject:
-    """What a picture shows.
+    """What a flame graph shows.
 
-    ``colours``: by the kinds of frames. ``meanings``: these kinds in words. ``cell``: the name of a small cell.
-    ``counts``: what is counted next to the weights. These counts are printed if they are not 0; counts of calls always.
+    ``colours``: the colours for each kind of frame. ``meanings``: these kinds in words. ``cell``: what a merged small
+    cell is called. ``counts``: what is counted in addition to the weights, in the singular. A count of 0 is printed
+    only for calls.
     """
 
     colours: Colours
@@ -56,13 +58,13 @@ class Subject:
 CALLS = Subject(
     COLOURS, {"python": "Python", "native": "C and other native code", "rest": "several"}, "smaller function", "call"
 )
-# For blocks by the stacks that allocated them.
+# For the blocks that stacks allocated.
 ALLOCATED = replace(CALLS, counts="block")
 
 
 @dataclass
 class _Node:
-    """A frame below others: its weight and calls, which include those of the frames inside of it."""
+    """A frame of the tree. ``weight`` and ``calls`` include those of the frames inside of it."""
 
     weight: int = 0
     calls: int = 0
@@ -71,9 +73,10 @@ class _Node:
 
 @dataclass(frozen=True)
 class _Cell:
-    """A cell of the picture: [left, left + weight) of the whole, at a depth.
+    """A cell of the picture.
 
-    ``text``: what is written on it; ``about``: what its title adds.
+    ``depth``: its row; ``left``: where it begins, in units of weight; ``text``: what is written on it; ``about``: what
+    its title says in addition.
     """
 
     depth: int
@@ -86,7 +89,7 @@ class _Cell:
 
 
 def flame_graph(stacks: Sequence[Weighted], title: str, unit: str = "bytes", subject: Subject = CALLS) -> str:
-    """Return one SVG document of at most about 1 MiB. ``unit``: "bytes", or the plural of what the weights count."""
+    """Return an SVG document, at most about 1 MiB. ``unit``: "bytes", or the plural of what the weights count."""
     root = _tree(stacks)
     return _that_fits(root, LARGEST, subject, lambda cells: _document(cells, root, title, unit, subject))
 
@@ -94,8 +97,8 @@ def flame_graph(stacks: Sequence[Weighted], title: str, unit: str = "bytes", sub
 def flame_part(
     stacks: Sequence[Weighted], title: str, subject: Subject = ALLOCATED, largest: int = LARGEST >> 2
 ) -> str:
-    """Return the picture without title and legend, as a part of a page that has ``flame_style``. ``largest``: in
-    bytes."""
+    """Return the flame graph without title and legend, as a part of a page whose style includes ``flame_style``.
+    ``largest``: the most bytes."""
     root = _tree(stacks)
     told = f"{one_line(title, LONGEST)}: {_amounts(root.weight, root.calls, 'bytes', subject.counts)}"
 
@@ -109,7 +112,7 @@ def flame_part(
 
 
 def _that_fits(root: _Node, largest: int, subject: Subject, draw: Callable[[Sequence[_Cell]], str]) -> str:
-    """Return the picture with the smallest cells that has at most ``largest`` bytes."""
+    """Return the picture with the smallest cells with which it still has at most ``largest`` bytes."""
     pixels = 1
     while True:
         text = draw(list(_cells(root, max(root.weight * pixels / WIDTH, 1e-9), subject.cell)))
@@ -137,9 +140,10 @@ def _add(node: _Node, weight: int, calls: int) -> None:
 
 
 def _cells(root: _Node, least: float, called: str) -> Iterator[_Cell]:
-    """Yield the cells, outermost first and the largest leftmost.
+    """Yield the cells: outer ones before inner ones, and the largest leftmost.
 
-    Those below ``least`` become one cell at the right, ``called`` so.
+    Frames whose weight is below ``least`` are merged into one cell at the right, with their number and the word
+    ``called``.
     """
     yield _Cell(0, 0, root.weight, root.calls, "rest", "all")
     open_ = [(root, 1, 0)]
@@ -177,9 +181,9 @@ def _document(cells: Sequence[_Cell], root: _Node, title: str, unit: str, subjec
 
 
 def _amounts(weight: int, calls: int, unit: str, counts: str, share: str = "") -> str:
-    """Return the weight, its share and the count in words.
+    """Return the weight, its share, and the count, in words.
 
-    The count is left out if it equals the weight, or if something other than calls is counted and there is none.
+    The count is left out if it equals the weight. A count of 0 is left out too, unless calls are counted.
     """
     size = size_text(weight) if unit == "bytes" else f"{count_text(weight)} {unit}"
     is_told = unit == "bytes" or weight != calls
@@ -193,13 +197,15 @@ def _styles(colours: Colours) -> str:
 
 
 def flame_style(colours: Colours, grounds: tuple[str, str]) -> str:
-    """Return the style of ``flame_part`` on a light and on a dark background; print uses the light one."""
+    """Return the style of ``flame_part`` on a light and on a dark background. Print uses the light one. ``grounds``:
+    the two background colours."""
     light, dark = _scheme(colours, 0, grounds[0], "#1a1a1a"), _scheme(colours, 1, grounds[1], "#f5f5f5")
     return f"{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
 
 
 def _scheme(colours: Colours, number: int, page: str, text: str) -> str:
-    """Return the style of the light (0) or the dark (1) colours."""
+    """Return the style for one colour scheme. ``number``: 0 for the light one, 1 for the dark one; ``page``, ``text``:
+    the colours of the background and of text."""
     rows = [(f"{kind}{shade}", fills[number][shade]) for kind, fills in colours.items() for shade in range(SHADES)]
     cells = "".join(f".flame .{name}{{fill:{fill}}}" for name, fill in rows)
     own = f".flame{{background:{page}}}.flame .page{{fill:{page}}}.flame>svg>rect{{stroke:{page}}}"
@@ -207,7 +213,7 @@ def _scheme(colours: Colours, number: int, page: str, text: str) -> str:
 
 
 def _legend(cells: Sequence[_Cell], subject: Subject) -> Iterator[str]:
-    """Yield the meanings of the colours below the outermost cell, or a note if there are no stacks."""
+    """Yield a legend of the colours that occur below the outermost cell; a note if there are no stacks."""
     kinds = {_kind(cell.kind, subject.colours) for cell in cells[1:]}
     if not kinds:
         yield f'<text x="{MARGIN}" y="62">There is no stack to draw.</text>'

@@ -1,6 +1,6 @@
 """Resident memory by holder, as stacks with weights.
 
-Used blocks are sorted by holder, free ones by the allocator that keeps them, and all other memory by its line of the
+Used blocks are grouped by holder, free ones by the allocator that keeps them, and all other memory by its line of the
 ledger.
 """
 
@@ -27,9 +27,9 @@ ALLOCATORS_OWN = "the allocators' own"
 
 
 def holder_tree(ledger: Ledger, holders: Sequence[MainHolder]) -> list[Weighted]:
-    """Return the innermost cells, each with its path, bytes and blocks.
+    """Return the innermost cells: the path of each, its bytes, and its number of blocks.
 
-    For a process they add up to RSS, or to the address space if residency is unknown.
+    For a process the bytes add up to RSS, or to the address space if residency is unknown.
     """
     known = ledger.rss.bytes is not None
     parts = [(line, _size(line, known)) for line in _parts(ledger.ledger)]
@@ -44,8 +44,8 @@ def holder_tree(ledger: Ledger, holders: Sequence[MainHolder]) -> list[Weighted]
 
 
 def _parts(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines that the picture is made of: the states of allocators, the parts of other memory, and all other
-    roots."""
+    """Return the ledger lines that the picture shows: for allocators their states, for other memory its parts, and all
+    other lines without a parent."""
     by_state = {line.id for line in lines if line.state is not None and line.id.count(".") == 1}
     split = {name.partition(".")[0] for name in by_state}
     split |= {OTHER} if any(line.parent == OTHER for line in lines) else set()
@@ -64,7 +64,8 @@ def _cell(line: Line) -> StackFrame:
 
 
 def _held(holders: Sequence[MainHolder], used: int, known: bool) -> Iterator[Weighted]:
-    """Yield the memory of each holder, the largest first, at most ``used`` in total; the rest has a cell of its own."""
+    """Yield the memory of each holder, the largest first. Together they get at most ``used`` bytes; what remains of
+    these is a cell of its own."""
     left = used
     for row in sorted((row for row in holders if row.kind != RUNTIME), key=lambda row: -row.bytes):
         size = min(row.resident if known and row.resident is not None else row.bytes, left)

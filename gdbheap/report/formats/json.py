@@ -28,12 +28,13 @@ __all__ = ["MOST", "bounded", "document", "error_document", "error_keys", "text_
 
 FINDINGS = "gdbheap.findings.finding"
 MOST = 64 << 10
-"""The most bytes of a document, unless more were asked for."""
+"""The most bytes of a document, unless the user asks for more."""
 TARGET_KEYS = tuple(field.name for field in dataclasses.fields(Target))
-# How many items a list keeps, and a list within its items. Each length is tried until a document is small enough.
+# How many items to keep in each list, and in each list inside of its items. They are tried in turn until the document
+# is small enough.
 LENGTHS = (1000, 300, 100, 50, 20, 10, 5, 2, 1)
 NESTED = (1000, 100, 30, 10, 4)
-# Plain lists of numbers or words are short and belong together, so they keep at least this many items.
+# A list of plain numbers or words is short and belongs together, so at least this many of its items are kept.
 LEAST_PLAIN = 20
 
 
@@ -45,16 +46,16 @@ def document(
     answer: Any,
     whole: Any = None,
 ) -> dict[str, Any]:
-    """Return the JSON document: the envelope ("command", "schema", "target", "warnings", "damage"), then the answer's
-    own keys.
+    """Return the JSON document of an answer: the envelope ("command", "schema", "target", "warnings", "damage"), then
+    the answer's own keys.
 
-    It contains no time: answers to one question about a stopped target are equal, except for the figures of its
-    container, which other processes change.
+    It contains no time. So the answers to the same question about a stopped target are equal, except for the figures of
+    its container, which other processes change.
 
-    ``targets``: a description of each target. Several are under the key "targets"; without any, "target" is null.
-    ``answer`` and each of ``damage`` are dataclasses whose field names are the keys; records inside of them stay
-    records. ``whole``: the answer before its rows were cut. Raises ValueError if a key of the answer hides one of the
-    envelope's.
+    ``targets``: a description of each target. If there are several, they are under the key "targets"; if there is none,
+    "target" is null. ``answer`` and each of ``damage`` are dataclasses whose field names are the keys; records in their
+    fields stay records. ``whole``: the answer before its rows were cut. Raises ValueError if a key of the answer is
+    also one of the envelope.
     """
     about = [{**dict.fromkeys(TARGET_KEYS), **target} for target in targets]
     many = {"targets": about} if len(about) > 1 else {"target": about[0] if about else None}
@@ -67,7 +68,8 @@ def document(
 
 
 def _answer_keys(answer: Any, whole: Any) -> dict[str, Any]:
-    """Return the keys of an answer: those of its record, the number of rows, and how many items each list left out."""
+    """Return the keys of an answer: its record's own, the number of rows, and for each list how many items it left
+    out."""
     keys = dict(to_json(answer))
     sums = sums_of(type(answer))
     total = {TOTAL: {name: keys.pop(name) for name in sums}} if sums else {}
@@ -77,7 +79,7 @@ def _answer_keys(answer: Any, whole: Any) -> dict[str, Any]:
     if ROWS not in keys:
         return _each_with_more(keys, more)
     rows = keys.pop(ROWS)
-    # An answer that cuts its rows itself has their number.
+    # An answer that has cut its rows itself also has their number.
     count = keys.pop("matching", None)
     count = keys.pop(COUNT, len(getattr(whole, ROWS))) if count is None else count
     own_total = keys.pop(TOTAL, None)
@@ -86,7 +88,7 @@ def _answer_keys(answer: Any, whole: Any) -> dict[str, Any]:
 
 
 def _each_with_more(keys: Mapping[str, Any], more: Mapping[str, int]) -> dict[str, Any]:
-    """Return the keys, each list followed by the number of items that it left out."""
+    """Return the keys. Each list is followed by the number of items that it left out, from ``more``."""
     found: dict[str, Any] = {}
     for key, value in keys.items():
         found[key] = value
@@ -104,32 +106,32 @@ def error_document(name: str, status: int, what: str) -> dict[str, Any]:
 
 
 def error_keys(status: int, what: str) -> dict[str, Any]:
-    """Return the keys of an error."""
+    """Return the keys that describe an error."""
     line = one_line(what)
     return {"status": status, "what": line, "next": next_steps(line)}
 
 
 def text_of(content: Mapping[str, Any]) -> str:
-    """Return the document on one line, in printable ASCII whatever a target's names are.
+    """Return the document on one line, in printable ASCII, whatever characters a target's names have.
 
-    Among the lines that gdb itself prints, it is the one that begins with a brace.
+    Among the lines that gdb itself prints, it is the only one that begins with a brace.
     """
     return json_text(content, _keys)
 
 
 def bounded(content: dict[str, Any], most: int = MOST, kept: str = "") -> str:
-    """Return ``text_of`` a document, with its lists cut until it has at most ``most`` bytes.
+    """Return a document as text, with its lists cut until it has at most ``most`` bytes.
 
-    Lists within other lists' items are cut first, and the list ``kept`` never. Next to a list that is cut, MORE, or its
-    name and "_more", has the number of items left out.
+    Lists inside of other lists' items are cut first. The list under the key ``kept`` is never cut. After a list that is
+    cut, a key says how many items were left out: MORE for the rows, otherwise the list's key with "_more".
     """
-    # Items beyond ``most`` are left out before the document is written.
+    # Before writing, cut each list to ``most`` items: more cannot fit.
     text = text_of(_shorter(content, None, most, kept))
     if len(text) <= most:
         return text
     whole = json.loads(text)
     if kept and len(text_of(_shorter(whole, NESTED[-1], LENGTHS[-1], kept))) > most:
-        # The rows of ``kept`` were asked for.
+        # Keep the rows of ``kept`` although they are too many, because the user asked for them.
         return text
     for length, nested in sorted(product(LENGTHS, NESTED), key=lambda pair: -pair[0] * pair[1]):
         text = text_of(_shorter(whole, nested, length, kept))
@@ -139,19 +141,20 @@ def bounded(content: dict[str, Any], most: int = MOST, kept: str = "") -> str:
 
 
 def _shorter(content: Mapping[str, Any], nested: int | None, length: int, kept: str = "") -> dict[str, Any]:
-    """Return the keys with lists of at most ``length`` items, except the list ``kept``; ``nested``: the same for lists
-    in items."""
+    """Return the keys with lists of at most ``length`` items, except the list ``kept``. ``nested``: the same for lists
+    inside of items; None to leave these as they are."""
     found: dict[str, Any] = {}
     for key, value in content.items():
         inner = value if nested is None else _inner(value, nested)
-        # The number of left-out items follows its list and was counted with it, so the first value stays.
+        # The number of left-out items comes after its list and is already counted in it, so the first value stays.
         for name, own in _cut(key, inner, content, sys.maxsize if key == kept else length).items():
             found.setdefault(name, own)
     return found
 
 
 def _cut(key: str, value: Any, beside: Mapping[str, Any], length: int) -> dict[str, Any]:
-    """Return a key with its shortened list and the number of items left out, including those left out before."""
+    """Return a key with its list shortened, and the number of items left out. The number includes items that were left
+    out earlier."""
     if not isinstance(value, list):
         return {key: value}
     plain = not any(isinstance(item, (dict, list)) for item in value)
@@ -165,7 +168,7 @@ def _cut(key: str, value: Any, beside: Mapping[str, Any], length: int) -> dict[s
 
 
 def _inner(value: Any, length: int) -> Any:
-    """Return a value with shorter lists in its items."""
+    """Return a value in which the lists inside of its items have at most ``length`` items."""
     if isinstance(value, list):
         return [_inner(item, length) for item in value]
     if not isinstance(value, dict):
@@ -174,8 +177,8 @@ def _inner(value: Any, length: int) -> Any:
 
 
 def _keys(record: Any) -> dict[str, Any]:
-    """Return the keys of a record; a finding also gets its words."""
-    # A caller that has a finding has imported its module; all others start faster without it.
+    """Return the keys of a record. A finding also gets its text and advice."""
+    # A caller that has a finding has already imported its module. All others start faster without that import.
     finding = sys.modules.get(FINDINGS)
     if finding is not None and isinstance(record, finding.Finding):
         from gdbheap.report.words import findings

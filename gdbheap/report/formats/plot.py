@@ -1,4 +1,4 @@
-"""Draw recordings as a picture with one panel for each process. matplotlib draws it, and is imported only then."""
+"""Draw recordings as a picture with one panel for each process. This needs matplotlib, which is imported on use."""
 
 from __future__ import annotations
 
@@ -26,24 +26,25 @@ FIGURES = {
     "pool_bytes": "Python's arenas",
     "pool_used": "Python's blocks in use",
 }
-# Colours on white. A page has the same names with values for each scheme.
+# Colours on a white background. A page replaces them by variables with the same names, one value for each colour
+# scheme.
 PALETTE = {
     "ink": "#1f2328", "grid": "#d1d9e0", "rss": "#57606a", "system": "#0550ae", "in_use": "#1a7f37",
     "pool_bytes": "#8250df", "pool_used": "#bf3989", "mark": "#bc4c00",
 }  # fmt: skip
-# (outer curve, inner curve): the memory between them is allocated and not used.
+# (outer curve, inner curve): the memory between them is allocated but not in use.
 GAPS = (("system", "in_use"), ("pool_bytes", "pool_used"))
 STYLES = {"rss": "--", "system": "-", "in_use": "-", "pool_bytes": "-", "pool_used": "-"}
 MARKS = {"snapshot": "v", "exec": "D", "failed": "x", "end": "|"}
 WIDTH, PANEL_HEIGHT, HEAD_HEIGHT, DOTS = 10.0, 3.6, 0.5, 120
 SHADE, MAX_LINES = 0.22, 7
-# Variables that say where matplotlib finds settings and keeps its cache; the first one is the folder of both.
+# Variables that name matplotlib's settings and cache. The first one names a folder for both.
 SETTINGS = ("MPLCONFIGDIR", "MATPLOTLIBRC", "MPLBACKEND")
 MISSING = "drawing needs matplotlib, which is not installed beside gdbheap: pip install 'gdbheap[plot]'"
 
 
 def title_of(process: ProcessCurves) -> str:
-    """Return the title of a process's panel: "process 1234, python3.11"."""
+    """Return the title of a process's panel, such as "process 1234, python3.11"."""
     program = (process.exe or "").rsplit("/", 1)[-1]
     return f"process {process.pid}" + (f", {one_line(program, 60)}" if program else "")
 
@@ -90,10 +91,10 @@ def _matplotlib() -> Any:
 
 @contextmanager
 def _settings_of_ours() -> Iterator[None]:
-    """Import matplotlib in another folder, because it evaluates a file matplotlibrc of the current folder, whoever put
-    it there.
+    """Make matplotlib be imported without foreign settings.
 
-    Root ignores a user's settings, and leaves no cache in a user's home.
+    It is imported in another folder, because it would evaluate a file matplotlibrc in the current folder, whoever put
+    it there. If gdbheap runs as root, it also ignores the variables SETTINGS, and leaves no cache in a user's home.
     """
     here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     kept = {name: os.environ.pop(name, None) for name in SETTINGS} if os.geteuid() == 0 else {}
@@ -113,7 +114,7 @@ def _settings_of_ours() -> Iterator[None]:
 
 
 def _figure(matplotlib: Any, processes: Sequence[ProcessCurves]) -> Any:
-    """Draw a figure of our own, without a window and without global state."""
+    """Return a new figure with all panels, made without a window and without matplotlib's global state."""
     height = HEAD_HEIGHT + PANEL_HEIGHT * len(processes)
     drawn = matplotlib.figure.Figure(figsize=(WIDTH, height), layout="constrained")
     panels = drawn.subplots(len(processes), 1, squeeze=False)
@@ -131,7 +132,7 @@ def _draw(matplotlib: Any, panel: Any, process: ProcessCurves) -> None:
         lone = {"marker": "o", "markersize": 3} if len(curve.values) == 1 else {}
         panel.plot(_moments(curve.times), curve.values, label=FIGURES[name], **style, **lone)
     _mark(panel, process)
-    # Text between two dollar signs would be a formula.
+    # Otherwise matplotlib would read text between two dollar signs as a formula.
     panel.set_title(title_of(process).replace("$", r"\$"), loc="left", fontsize=11)
     panel.set_ylim(bottom=0, top=max(process.peak, 1) * 1.08)
     panel.grid(axis="y", color=PALETTE["grid"], linewidth=0.6)
@@ -145,7 +146,7 @@ def _draw(matplotlib: Any, panel: Any, process: ProcessCurves) -> None:
 
 
 def _step(peak: int) -> int:
-    """Return the distance of two grid lines, a power of two of bytes."""
+    """Return the distance between two grid lines: a power of two, in bytes."""
     step = 1
     while peak > step * MAX_LINES:
         step *= 2
@@ -153,7 +154,7 @@ def _step(peak: int) -> int:
 
 
 def _shade(panel: Any, outer: Curve, inner: Curve) -> None:
-    """Shade the unused memory, between the first and the last moment at which both curves are known."""
+    """Shade the area between two curves: memory that is not in use. It ends where one of the curves is unknown."""
     first, last = inner.times[0], inner.times[-1]
     known = [(time, value) for time, value in zip(outer.times, outer.values) if first <= time <= last]
     times, values = [time for time, _ in known], [value for _, value in known]
@@ -175,7 +176,7 @@ def _moments(times: Sequence[float]) -> list[datetime]:
 
 
 def _readable(svg: bytes, processes: Sequence[ProcessCurves]) -> bytes:
-    """Return the SVG with a title and a description for screen readers, and without a font of its own."""
+    """Return the SVG with a title and a description for screen readers, and without a name of a font."""
     text = svg.decode("utf-8")
     text = text[text.index("<svg") :]
     told = escape(alternative(processes))

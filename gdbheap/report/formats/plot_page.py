@@ -1,4 +1,5 @@
-"""A page with the picture of recordings that needs nothing else: no script, no network, for light and dark schemes."""
+"""Make a page with the picture of recordings. It needs no script and no network, and has a light and a dark colour
+scheme."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from gdbheap.sampling.curves import Extent
 __all__ = ["page"]
 
 TITLE = "Memory over time"
-# The same names on a dark background.
+# The colours with the same names, on a dark background.
 DARK = {
     "ink": "#e6edf3", "grid": "#30363d", "rss": "#9da7b1", "system": "#6cb6ff", "in_use": "#6bc46d",
     "pool_bytes": "#dcbdfb", "pool_used": "#fc8dc7", "mark": "#f69d50",
@@ -28,17 +29,18 @@ COLUMNS = (
 
 
 def page(svg: bytes | None, extents: Sequence[Extent], notes: Sequence[str]) -> bytes:
-    """Return the whole HTML page, encoded; without a picture it has only the table."""
+    """Return the whole HTML page, encoded. If ``svg`` is None, it has only the table. ``notes``: paragraphs before
+    it."""
     text = (svg or b"").decode("utf-8")
     for name, colour in PALETTE.items():
         text = text.replace(colour, f"var(--{name})")
     said = "".join(map(paragraph, notes))
     rows = list(map(_row, extents))
     body = table("extents", "First, last and highest values", COLUMNS, rows, len(rows))
-    # The picture is wider than a phone's screen; keys scroll it.
+    # The picture is wider than a phone's screen, so it can be scrolled, also by keys.
     figure = f'<figure role="region" tabindex="0" aria-label="Curves">{text.strip()}</figure>\n' if svg else ""
     main = f"<main>\n<h1>{TITLE}</h1>\n{said}{figure}{body}</main>\n"
-    # matplotlib gives the parts of a picture styles of their own.
+    # The elements in matplotlib's picture have style attributes.
     return document(TITLE, main, schemes(PALETTE, DARK) + STYLE, has_styled_parts=True)
 
 

@@ -1,4 +1,4 @@
-"""Write stacks as a profile for ``go tool pprof`` and other programs with its format (profile.proto, compressed by
+"""Write stacks as a profile for ``go tool pprof`` and other programs that read its format (profile.proto, compressed by
 gzip)."""
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["OF_CALLS", "pprof", "pprof_of_tree"]
 
-# The same kinds as in Go's own heap profiles.
+# The kinds of values that Go's own heap profiles have.
 KINDS = (("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes"))
 OF_TREE, OF_CALLS = KINDS[2:], KINDS[:2]
-# Fields of the messages, by their numbers in profile.proto.
+# The numbers of the fields in profile.proto.
 SAMPLE_TYPE, SAMPLE, LOCATION, FUNCTION, STRINGS, TIME, PERIOD_TYPE, PERIOD, DEFAULT = 1, 2, 4, 5, 6, 9, 11, 12, 14
 VARINT, LENGTH = 0, 2
 
 
 def pprof(stacks: Sequence[AllocatingStack], began: int, mean: int) -> bytes:
-    """Return the profile's file.
+    """Return a profile of allocating stacks, as the bytes of a file.
 
     ``began``: nanoseconds since 1970. ``mean``: the average number of bytes between two recorded stacks.
     """
@@ -36,9 +36,10 @@ def pprof(stacks: Sequence[AllocatingStack], began: int, mean: int) -> bytes:
 
 
 def pprof_of_tree(stacks: Sequence[Weighted], kinds: Sequence[tuple[str, str]] = OF_TREE) -> bytes:
-    """Return the file for a tree: for each leaf its path, its bytes, and its number of blocks if any were counted.
+    """Return a profile of stacks with weights, as the bytes of a file. Each stack has its bytes and, if any blocks were
+    counted, their number.
 
-    ``kinds``: the meaning of both figures; OF_CALLS if they are those of calls.
+    ``kinds``: what the two figures mean; OF_CALLS if they are about calls.
     """
     rows = [(frames, (count, size)) for frames, size, count in stacks]
     left_out = 0 if any(count for _frames, (count, _size) in rows) else 1
@@ -63,7 +64,8 @@ def _file(
 
 
 class _Profile:
-    """The parts of a profile in the order in which they are met, each string, function and location once."""
+    """The parts of a profile, in the order in which they are added. Each string, function and location is in it only
+    once."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -72,19 +74,19 @@ class _Profile:
         self._locations: dict[StackFrame, int] = {}
 
     def add(self, field: int, content: bytes) -> None:
-        """Add a message to the profile."""
+        """Add a message to the profile. ``field``: its field number in profile.proto."""
         self._parts.append(_message(field, content))
 
     def string(self, text: str) -> int:
-        """Return the number of a string."""
+        """Return the number of a string in the profile, and add the string if it is new."""
         return self._strings.setdefault(text, len(self._strings))
 
     def value_type(self, kind: str, unit: str) -> bytes:
-        """Return a ValueType."""
+        """Return an encoded ValueType message."""
         return _number(1, self.string(kind)) + _number(2, self.string(unit))
 
     def location(self, frame: StackFrame) -> int:
-        """Return the number of a frame's location, from 1."""
+        """Return the number of a frame's location, from 1 on, and add the location if it is new."""
         number = self._locations.get(frame)
         if number is None:
             number = self._locations[frame] = len(self._locations) + 1
@@ -102,13 +104,13 @@ class _Profile:
         return number
 
     def finished(self, rest: bytes) -> bytes:
-        """Return the whole profile; ``rest`` comes last."""
+        """Return the encoded profile. ``rest``: encoded fields that come last."""
         strings = (_message(STRINGS, text.encode("utf-8", "replace")) for text in self._strings)
         return b"".join([*self._parts, *strings, rest])
 
 
 def _varint(value: int) -> bytes:
-    """Return a varint: seven bits a byte, the lowest first; negative numbers as 64 bits."""
+    """Encode an integer as a varint: seven bits for each byte, the lowest first. Negative numbers take 64 bits."""
     value &= 0xFFFF_FFFF_FFFF_FFFF
     found = bytearray()
     while value > 127:

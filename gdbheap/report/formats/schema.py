@@ -1,4 +1,4 @@
-"""Make the JSON Schema of a command's answer from its records and from the meanings of their keys (words.keys)."""
+"""Make the JSON Schema of a command's answer from its dataclasses and from the meanings of their keys (words.keys)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# The JSON name of each type that JSON has itself.
+# The JSON names of the types that JSON has too.
 PLAIN = {int: "integer", float: "number", str: "string", bool: "boolean", type(None): "null", dict: "object"}
 LISTS = (list, tuple, Sequence)
 TARGETS = ("target", "targets")
@@ -53,7 +53,7 @@ LEFT_OUT = "how many items of the list before it were left out; only where some 
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """A key of a record, the type of its value, and what it means."""
+    """A key of a record: its name, the type of its value, and its meaning."""
 
     key: str
     type: Any
@@ -62,7 +62,7 @@ class Field:
 
 @dataclasses.dataclass(frozen=True)
 class Envelope:
-    """The keys that every document has, in addition to those of its answer."""
+    """The keys that every JSON document of an answer has, in addition to the answer's own keys."""
 
     command: str
     schema: int
@@ -74,7 +74,7 @@ class Envelope:
 
 @dataclasses.dataclass(frozen=True)
 class Error:
-    """Why a command has no answer."""
+    """Why a command could not answer: its exit status, one line that says what is wrong, and commands to try next."""
 
     status: int
     what: str
@@ -83,7 +83,7 @@ class Error:
 
 @dataclasses.dataclass(frozen=True)
 class Refused:
-    """The document of a command that has no answer."""
+    """The JSON document of a command that could not answer."""
 
     command: str
     schema: int
@@ -91,8 +91,8 @@ class Refused:
 
 
 def answers_of(answer: Callable[..., Any]) -> list[type[Any]]:
-    """Return the records that a command's function ``answer`` may return, by its annotation, in the form of a
-    document."""
+    """Return the records that a command may answer with, in the form that a document has. They are taken from the
+    return annotation of its function ``answer``."""
     found = type_of(answer.__annotations__["return"], _names(answer.__module__))
     kinds = list(found.__args__) if getattr(found, "__origin__", None) is Union else [found]
     return [_in_document(kind) for kind in kinds]
@@ -104,7 +104,8 @@ def _in_document(kind: Any) -> Any:
 
 
 def fields_of(kind: type[Any]) -> list[Field]:
-    """Return the keys of a record, in their order. A list has its rows first, then their number and sums."""
+    """Return the keys of a record, in their order. For an answer with rows, the rows come first, then their number and
+    sums."""
     keys = renamed(kind)
     names = _names(kind.__module__)
     found = {keys.get(field.name, field.name): type_of(str(field.type), names) for field in dataclasses.fields(kind)}
@@ -120,7 +121,7 @@ def fields_of(kind: type[Any]) -> list[Field]:
 
 @cache
 def _total(kind: Any) -> type[Any]:
-    """Return the record of the sums of an answer."""
+    """Return a record for the key "total" of an answer: it has the answer's fields that are sums."""
     sums = sums_of(kind)
     fields = [(field.name, str(field.type)) for field in dataclasses.fields(kind) if field.name in sums]
     found = dataclasses.make_dataclass(f"{kind.__name__}Total", fields, frozen=True)
@@ -129,18 +130,18 @@ def _total(kind: Any) -> type[Any]:
 
 
 def name_of(kind: type[Any]) -> str:
-    """Return the name of a record in a schema: its file and its class, like "holes.Hole"."""
+    """Return the name of a record in a schema: its file and its class, such as "holes.Hole"."""
     return f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
 
 
 def written_as(kind: Any) -> type[Any]:
-    """Return the record that a document has instead of this one."""
+    """Return the record with which a document represents this one. Only a Finding is represented by another record."""
     found: type[Any] = FindingKeys if kind is Finding else kind
     return found
 
 
 def records_below(kinds: Sequence[type[Any]]) -> list[type[Any]]:
-    """Return these records and all records inside of them, each once, in the order of their keys."""
+    """Return these records and all records that they contain, each once, in the order of their keys."""
     found: dict[type[Any], None] = {}
     _collect(kinds, found)
     return list(found)
@@ -161,8 +162,8 @@ def _records_in(hint: Any) -> Iterator[type[Any]]:
 
 
 def schema_of(commands: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
-    """Return the schema of these commands' documents. ``commands``: the answering function by the name in the key
-    "command"."""
+    """Return the schema of these commands' documents. ``commands``: for each name (the key "command"), the function
+    that answers."""
     answers = {name: answers_of(answer) for name, answer in commands.items()}
     below = records_below([Envelope, Refused, *(kind for kinds in answers.values() for kind in kinds)])
     documents = [_document(name, kind) for name, kinds in answers.items() for kind in kinds]
@@ -173,17 +174,17 @@ def schema_of(commands: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
 
 
 def _of_documents(answers: Mapping[str, list[type[Any]]]) -> set[type[Any]]:
-    """Return the records whose keys are a document's own."""
+    """Return the records whose keys are at the top level of a document."""
     return {Envelope, Refused, *(kind for kinds in answers.values() for kind in kinds)}
 
 
 def envelope() -> type[Any]:
-    """Return the record of the keys that every document has."""
+    """Return the record of the keys that every document of an answer has."""
     return Envelope
 
 
 def refused() -> type[Any]:
-    """Return the record of a document that is not an answer."""
+    """Return the record of the document of a command that could not answer."""
     return Refused
 
 
@@ -191,20 +192,22 @@ def _document(name: str, kind: type[Any]) -> dict[str, Any]:
     found = _object([*fields_of(Envelope), *fields_of(kind)])
     lists = [more_of(key) for key in record_lists(kind)]  # type: ignore[arg-type]  # a type is hashable
     found["required"] = [*(key for key in found["required"] if key not in TARGETS), *lists]
-    # A document has either key.
+    # A document has exactly one of the two keys.
     found["oneOf"] = [{"required": [key]} for key in TARGETS]
     return _named(found, name)
 
 
 def _named(found: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a document with the values that are the same for all answers of a command."""
+    """Return the schema of a document with the two values that all documents of a command share: its name, and the
+    schema's number."""
     for key, value in (("command", name), ("schema", SCHEMA)):
         found["properties"][key].update({"const": value})
     return found
 
 
 def _either(document: dict[str, Any], refusal: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an answer or an error: the keys of both, and which of them each requires."""
+    """Return the schema of a document that is either an answer or an error: it allows the keys of both, and requires
+    those of one."""
     needed = {key: document.pop(key) for key in ("required", "oneOf")}
     properties = {**document["properties"], "error": refusal["properties"]["error"]}
     both = {**document, "properties": properties}
@@ -231,7 +234,7 @@ def _object(fields: Sequence[Field]) -> dict[str, Any]:
 
 
 def _is_list(hint: Any) -> bool:
-    """Return whether a value of the type is a list."""
+    """Return whether a value of this type is a list, or a list or None."""
     return any(getattr(part, "__origin__", None) in LISTS for part in (hint, *getattr(hint, "__args__", ())))
 
 
@@ -283,7 +286,8 @@ def _list(parts: list[Any]) -> dict[str, Any]:
 
 @cache
 def _names(module: str) -> dict[str, Any]:
-    """Return the names that annotations in a module may use, including imports for type checkers only."""
+    """Return the names that annotations in a module may use. They include names that are imported only for type
+    checkers."""
     loaded = import_module(module)
     found = {**vars(builtins), **vars(loaded)}
     blocks = [node for node in ast.parse(getsource(loaded)).body if isinstance(node, ast.If)]

@@ -1,4 +1,4 @@
-"""Write stacks with weights as files, for other programs and as pictures."""
+"""Write stacks with weights to files: for other programs, or as a picture."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ KINDS: dict[str, Callable[[Sequence[Weighted], str, Subject], str]] = {
 def write_stacks(
     kind: str, path: str, stacks: Sequence[Weighted], title: str, subject: Subject = CALLS, mode: int = PRIVATE
 ) -> None:
-    """Write the stacks in one of KINDS. ``subject``: what the stacks show. Raises UsageError if the file cannot be
-    written."""
+    """Write the stacks to a file. ``kind``: one of KINDS; ``subject``: what the stacks show. Raises UsageError if the
+    file cannot be written."""
     write_text(path, KINDS[kind](stacks, title, subject), mode)

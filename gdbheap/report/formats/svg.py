@@ -1,4 +1,5 @@
-"""``heap map`` as a scalable picture: one bar for each cell, filled from below by kind of bytes."""
+"""Draw the answer of ``heap map`` as an SVG picture: one bar for each cell, which is filled from below by kind of
+memory."""
 
 from __future__ import annotations
 
@@ -33,9 +34,9 @@ def picture(answer: HeapMap, title: str) -> str:
 
 
 def document(title: str, cell: int, body: Iterable[str], at: int) -> str:
-    """Return an SVG document of height ``at``.
+    """Return an SVG document that is ``at`` high, with the title, the legend and the body.
 
-    Its body begins below the title and the legend; ``cell``: bytes of one cell.
+    ``body``: elements, which must begin below the legend; ``cell``: the bytes of one cell.
     """
     width = 2 * MARGIN + LABEL + ACROSS * CELL_WIDTH
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {at}" width="{width}" height="{at}" {FONT}>'
@@ -57,7 +58,7 @@ def _legend(cell: int, y: int) -> Iterator[str]:
 
 
 def _group(group: Group, at: int) -> tuple[list[str], int]:
-    """Return the drawing of a group whose title is at height ``at``, and the height where the next group begins."""
+    """Return the elements of a group whose title is at height ``at``, and the height at which the next group begins."""
     style = Style()
     resident = "" if group.resident is None else f", {style.bytes(group.resident)} resident"
     body = [text(MARGIN, at + 12, f"{group.name}: {style.bytes(group.end - group.start)}{resident}")]
@@ -71,7 +72,7 @@ def _group(group: Group, at: int) -> tuple[list[str], int]:
 
 
 def _row(cells: list[Cell], at: int) -> Iterator[str]:
-    """Yield the bars of a row; neighbours that look the same are drawn as one."""
+    """Yield the bars of a row of cells. Neighbours that look the same are drawn as one bar."""
     x = MARGIN + LABEL
     for filled, same in groupby(cells, key=_filled):
         width = len(list(same)) * CELL_WIDTH
@@ -80,7 +81,7 @@ def _row(cells: list[Cell], at: int) -> Iterator[str]:
 
 
 def bars(x: float, top: int, width: float, filled: Sequence[int]) -> Iterator[str]:
-    """Yield one bar, filled from below by the given eighths of each kind."""
+    """Yield the parts of one bar from below. ``filled``: how many eighths of the bar each kind takes."""
     bottom = top + CELL_HEIGHT
     for kind, steps in zip(KINDS, filled):
         height = steps * CELL_HEIGHT // STEPS
@@ -95,9 +96,9 @@ def _filled(cell: Cell) -> tuple[int, ...]:
 
 
 def heights(found: Sequence[int]) -> tuple[int, ...]:
-    """Return how many eighths of a bar each kind fills, from below, eight in total.
+    """Return how many eighths of a bar each kind takes; they add up to eight.
 
-    ``found``: bytes by kind, in the order of KINDS.
+    ``found``: the bytes of each kind, in the order of KINDS.
     """
     whole = sum(found) or 1
     filled, below, so_far = [], 0, 0

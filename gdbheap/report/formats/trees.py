@@ -1,5 +1,5 @@
-"""Trees of sizes as stacks with weights, for programs that draw stacks: the width of a frame is the size of a line, an
-owner or an object."""
+"""Convert answers with sizes to stacks with weights, for programs that draw stacks. A frame is a line, an owner or an
+object, and as wide as its bytes."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ __all__ = ["contexts_tree", "ledger_tree", "owners_tree", "retained_tree", "samp
 FREE = "free"
 OTHERS = "others"
 DEEPER = StackFrame("deeper levels", "", None, USED)
-# The most frames of one stack, and of all stacks of a tree, because a forged process can have chains of any length.
+# The most frames of one stack, even for a large tree at least so many, and the most frames of all stacks together.
+# There are limits because a forged process can have chains of any length.
 MOST_LEVELS, LEAST_LEVELS, MOST_FRAMES = 100, 8, 1 << 21
 
 
 def ledger_tree(answer: Ledger, drawn: HeapMap | None = None, places: Places | None = None) -> list[Weighted]:
-    """Return resident memory down to the types of objects, as ``composition`` has it, or mapped memory if residency is
-    unknown."""
+    """Return resident memory by allocator, arena, state and type, as ``composition`` does. If residency is unknown,
+    return the address space instead."""
     whole = StackFrame("RSS" if answer.rss.bytes is not None else "address space", "", None, "rest")
     cells = composition(answer, drawn, places)
     return [((whole, *frames), size, count) for frames, size, count in cells if size > 0]
 
 
 def owners_tree(answer: Owners) -> list[Weighted]:
-    """Return holders of blocks with the kinds of their blocks; they add up to all memory in use."""
+    """Return the holders with the kinds of their blocks. The weights add up to all memory in use."""
     found: list[Weighted] = []
     for group in answer.groups:
         names = ["in use", *([group.kind] if group.kind else []), group.root or OTHERS]
@@ -53,15 +54,15 @@ def owners_tree(answer: Owners) -> list[Weighted]:
 
 
 def retained_tree(answer: DominatorTree) -> list[Weighted]:
-    """Return the dominator tree: each object is above its dominator, and as wide as what it retains.
+    """Return the dominator tree: each object is inside of its dominator, and as wide as what it retains.
 
-    Numbers of blocks are unknown. Everything deeper than the levels of a tree is one cell.
+    The counts of blocks are 0. Objects at deeper levels than a tree may have are merged into one cell.
     """
     found: list[Weighted] = []
     ways: list[tuple[StackFrame, ...]] = []
     most = _levels(len(answer.nodes))
     for node in answer.nodes:
-        # A dominator comes before the nodes below it.
+        # In ``nodes``, a dominator comes before the nodes that it dominates.
         ways.append(_above(_frames(["reached"]) if node.above is None else ways[node.above], node.name, most))
         if node.own > 0:
             found.append((ways[-1], node.own, 0))
@@ -71,9 +72,10 @@ def retained_tree(answer: DominatorTree) -> list[Weighted]:
 
 
 def contexts_tree(answer: Contexts) -> list[Weighted]:
-    """Return the memory contexts, each above its parent, with a cell for the memory that it can hand out again.
+    """Return the memory contexts, each inside of its parent, and with an inner cell for its free memory.
 
-    They add up to the memory of all contexts. Everything deeper than the levels of a tree is one cell.
+    The weights add up to the memory of all contexts. Contexts at deeper levels than a tree may have are merged into one
+    cell.
     """
     sums: list[tuple[tuple[StackFrame, ...], int, int]] = []
     ways: list[tuple[StackFrame, ...]] = []
@@ -89,18 +91,18 @@ def contexts_tree(answer: Contexts) -> list[Weighted]:
 
 
 def sampled_tree(answer: SampledStacks) -> list[Weighted]:
-    """Return the stacks of sampled blocks, without the frames of the allocator that sampled them."""
+    """Return the stacks of sampled blocks, without the frames of the allocator that took the samples."""
     return [(tuple(row.frames[: len(row.frames) - row.allocator_frames]), row.bytes, row.count) for row in answer.rows]
 
 
 def _levels(count: int) -> int:
-    """Return the most levels that stacks may have in a tree with ``count`` cells."""
+    """Return how many levels the stacks of a tree with ``count`` cells may have."""
     return max(LEAST_LEVELS, min(MOST_LEVELS, MOST_FRAMES // max(count, 1)))
 
 
 def _above(below: tuple[StackFrame, ...], name: str, most: int) -> tuple[StackFrame, ...]:
-    """Return the stack of ``name`` above the stack ``below``. Everything deeper than ``most`` levels gets the same
-    stack."""
+    """Return the stack ``below`` with the frame ``name`` at its end. A stack with more than ``most`` levels ends with
+    the frame DEEPER instead."""
     if len(below) > most:
         return below
     return (*below, *_frames([name])) if len(below) < most else (*below, DEEPER)

@@ -1,4 +1,4 @@
-"""Write stacks with weights as folded lines, and for speedscope. The picture is in ``flame.py``."""
+"""Write stacks with weights as folded lines or in speedscope's format; ``flame.py`` draws them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["NO_STACK", "folded", "label", "speedscope"]
 
 NO_STACK = "[no stack]"
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
-# The units that speedscope knows; everything else is a plain number.
+# The units that speedscope knows. Other values are plain numbers.
 UNITS = ("bytes", "microseconds", "milliseconds", "nanoseconds", "seconds")
 PYTHON = "python"
 
@@ -30,9 +30,9 @@ def label(frame: StackFrame) -> str:
 
 
 def folded(stacks: Sequence[Weighted]) -> str:
-    """Return one line ``outer;inner weight`` for each stack, largest first. Stacks that read the same are one line.
+    """Return one line ``outer;inner weight`` for each stack, largest first.
 
-    The weights of the lines add up to those of the stacks.
+    Stacks whose text is the same share a line, with the sum of their weights.
     """
     sums: dict[str, int] = {}
     for frames, weight, _calls in stacks:
@@ -43,10 +43,10 @@ def folded(stacks: Sequence[Weighted]) -> str:
 
 
 def speedscope(stacks: Sequence[Weighted], title: str, unit: str = "bytes", counts: str = "call") -> str:
-    """Return the JSON document that speedscope.app opens.
+    """Return a JSON document that speedscope.app opens.
 
-    It has a profile of the weights and, if anything was counted, one of the counts; ``counts`` names these in the
-    singular.
+    It contains a profile of the weights, and a second one of the counts if there are any. ``counts``: what is counted,
+    in the singular.
     """
     numbers: dict[StackFrame, int] = {}
     samples = [[numbers.setdefault(frame, len(numbers)) for frame in frames] for frames, _weight, _calls in stacks]

@@ -1,1 +1,2 @@
-"""Pages for a browser that need nothing else and are laid out when written; one file for each section."""
+"""Pages for a browser. They load nothing else, and their pictures are laid out when they are written. Most sections
+have a file of their own."""

@@ -1,5 +1,4 @@
-"""The sections about free memory of malloc and other allocators: holes with the blocks around them, pins, and
-arenas."""
+"""The page's sections about holes with the blocks around them, the blocks that pin pages, and malloc's arenas."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ CACHES = (
 
 
 def holes_section(holes: Asked[Holes], pins: Asked[Pins], most: int, style: Style) -> Section:
-    """Return the section of holes, and of the few blocks that keep the most pages."""
+    """Return the section of holes, with the small groups of blocks that pin the most pages."""
     title = "Holes, and what pins them"
     if holes.answer is None:
         return refused("holes", title, holes.why)
@@ -80,7 +79,7 @@ def _pins(asked: Asked[Pins], most: int, style: Style) -> str:
 
 
 def arenas_section(asked: Asked[Arenas], most: int) -> Section:
-    """Return the section of arenas as malloc_stats() counts them, and of the threads' caches."""
+    """Return the section of arenas, with the figures that malloc_stats() has, and of the threads' caches."""
     title = "Arenas of malloc"
     if asked.answer is None:
         return refused("arenas", title, asked.why)

@@ -56,7 +56,8 @@ SITES = (
 def calls_page(found: CallStats, stacks: CallStacks | None, why: str) -> bytes:
     """Return the HTML page of a trace, encoded.
 
-    ``stacks``: those of the memory in use at the peak; None, with the reason ``why``, if the trace has no stacks.
+    ``stacks``: the stacks that allocated the memory in use at the peak; None if the trace has no stacks, for the reason
+    ``why``.
     """
     found = printable_record(found)
     program = file_name(found.exe) or "an unknown program"

@@ -1,7 +1,7 @@
-"""The section with resident memory as a table: by allocator, arena, state and type. It shows the address space if
-residency is unknown.
+"""The page's section that shows resident memory by allocator, arena, state and type, as a table. If residency is
+unknown, it shows the address space.
 
-All names in a row except the last are lines of the ledger.
+A row has a path. All names of the path except the last are those of ledger lines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_ROWS = 50
 
 
 def composition_section(found: Overview, most: int) -> Section:
-    """Return the section with a table of the largest parts."""
+    """Return the section with the table of the largest parts of the memory."""
     known = found.ledger.rss.bytes is not None
     what = "resident memory" if known else "the address space"
     title = f"From {what} down to types"
@@ -48,7 +48,8 @@ def composition_section(found: Overview, most: int) -> Section:
 
 
 def _blocks(frames: Sequence[StackFrame], blocks: int) -> int | str | None:
-    """Return the number of blocks: None if it is unknown, "" if there is nothing to count, as in a file."""
+    """Return a part's number of blocks: None if it is unknown, "" if the part has no blocks, as the memory of a
+    file."""
     if blocks:
         return blocks
     return None if frames[-1].kind == USED else ""

@@ -1,4 +1,5 @@
-"""The sections about blocks in use: types, objects that retain the most, and owners with their paths."""
+"""The page's sections about blocks in use: their types, the objects that retain the most, and the holders with their
+paths."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ SINGLE = (
 
 
 def types_section(asked: Asked[Types], by_type: Asked[Retained], most: int, style: Style) -> Section:
-    """Return the section of Python's types with what they retain, or of kinds of blocks in a program without Python."""
+    """Return the section of Python's types and what they retain; for a program without Python, of the kinds of
+    blocks."""
     if asked.answer is None:
         return refused("types", TYPES, asked.why)
     if isinstance(asked.answer, BlockKinds):
@@ -78,7 +80,7 @@ def _kinds(found: BlockKinds, most: int) -> Section:
 
 
 def retained_section(asked: Asked[Retained], most: int) -> Section:
-    """Return the section of objects, or blocks, that keep the most memory alive."""
+    """Return the section of the objects or blocks that retain the most."""
     if asked.answer is None:
         return refused("retained", RETAINED, asked.why)
     found = asked.answer
@@ -89,7 +91,7 @@ def retained_section(asked: Asked[Retained], most: int) -> Section:
 
 
 def owners_section(asked: Asked[Owners], most: int) -> Section:
-    """Return the section of all memory in use, by its holders."""
+    """Return the section that shows all memory in use, by holder."""
     if asked.answer is None:
         return refused("owners", OWNERS, asked.why)
     found = asked.answer
@@ -106,7 +108,7 @@ def owners_section(asked: Asked[Owners], most: int) -> Section:
 
 
 def _rest(found: Owners | Retained) -> str:
-    """Return a paragraph about the memory that was not examined; "" if all was."""
+    """Return a paragraph about the memory that was not examined; "" if all was examined."""
     return paragraph(unfinished(found.not_examined, found.next, Style()))
 
 

@@ -54,7 +54,8 @@ LOOKS = (Column("number", "snapshot"), Column("time", "when"), Column("what", "w
 
 
 def difference_page(answer: Difference, last: Overview, style: Style) -> bytes:
-    """Return the HTML page of a difference, encoded. Its second half shows only the last snapshot."""
+    """Return the HTML page of a difference, encoded. ``last``: the last snapshot, which the second half of the page
+    shows."""
     answer = printable_record(answer)
     count = len(answer.compared)
     name = title_of(answer.compared[-1].program, answer.compared[-1].target)
@@ -102,7 +103,7 @@ def _looks(answer: Difference, most: int) -> str:
 
 
 def _curve(answer: Difference) -> str:
-    """Return the curve of RSS over time; "" for fewer than three known values."""
+    """Return a curve of RSS over time; "" if fewer than three values are known."""
     known = [(look.time, look.rss) for look in answer.compared if look.rss is not None]
     span = known[-1][0] - known[0][0] if known else 0
     if len(known) < 3 or span <= 0:

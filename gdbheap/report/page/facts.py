@@ -1,4 +1,4 @@
-"""The sections of facts about the target and of damage in it."""
+"""The page's sections of facts about the target, and of damage in its heap."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def facts_section(asked: Asked[Info], most: int) -> Section:
 
 
 def damage_section(damage: Sequence[Damage], most: int) -> Section:
-    """Return the section of damage: what is not as an allocator leaves it."""
+    """Return the section of damage: the places where an allocator's data is not as the allocator leaves it."""
     rows = [(place.address, place.what, place.expected, place.found) for place in damage]
     return Section("damage", "Damage", table("damage-table", "What is not as it must be", DAMAGE, rows, most))

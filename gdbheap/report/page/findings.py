@@ -31,7 +31,8 @@ def findings_section(answer: Ledger, style: Style) -> Section:
 
 
 def text_or_id(finding: Finding) -> str:
-    """Return the text of a finding, or its id if an older file lacks figures that the text needs."""
+    """Return the text of a finding; its id if the finding is from an older file without the figures that its text
+    needs."""
     return text_or_none(finding) or finding.id
 
 

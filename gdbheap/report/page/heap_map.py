@@ -1,6 +1,7 @@
-"""The heap as a picture: each range of address space in cells, coloured by state or by type.
+"""The page's section with the heap as a picture: each range of address space in cells, coloured by state or by type.
 
-The page's script shows the finest cells of a place; the page contains them as two strings for each range.
+A cell may stand for several of the finest cells. The page's script shows those of the chosen cell; the page contains
+them as two strings for each range.
 """
 
 from __future__ import annotations
@@ -26,28 +27,30 @@ __all__ = ["map_section"]
 
 ID, TITLE = "map", "The heap, place by place"
 ACROSS, CELL_WIDTH, CELL_HEIGHT, LINE = 128, 8, 14, 18
-# The most cells of the picture, ranges with lines of their own, ranges in the picture, and bytes of the finest cells.
-# If there are many ranges, only arenas and ranges of more than a 64th of the whole have lines of their own.
+# The most cells in the picture; the most ranges that have a line of their own; the most ranges in the picture; the most
+# bytes of the finest cells. If there are more than ALONE ranges, only arenas and ranges that are larger than a 64th of
+# the whole have a line of their own.
 CELLS, ALONE, STRETCHES, DATA, LARGE_SHARE = 1500, 24, 1500, 256 << 10, 64
-# The most of the finest cells that are merged into one.
+# At most about this many of the finest cells are merged into one.
 COARSEST = 10_000
 KINDS = tuple(LOOKS)
 NOTHING, NO_OBJECT = 0, 1
 NAMES = ("no block in use", "buffers and other blocks that are no objects")
-# If a tenth or more is free, each range has its place. Otherwise allocators have rows, from a hundredth of the whole
-# on.
+# If at least a tenth of the resident memory is free, each range is drawn separately. Otherwise each allocator has a
+# row, if it has at least a hundredth of the whole.
 FREE_SHARE, SMALL_SHARE = 10, 100
 KIND_NAMES = {"mmapped": "large blocks (mmap)", "other": "other memory"}
-# The number of types with colours of their own.
+# So many types have a colour of their own.
 COLOURED = 8
 OTHER = len(NAMES) + COLOURED
 
 
 @dataclass(frozen=True)
 class _Place:
-    """One or more adjacent finest cells, from number ``first`` on.
+    """One or more adjacent finest cells.
 
-    ``kind`` and ``type``: what most of it is.
+    ``first``: the number of the first one in its range; ``count``: how many they are; ``start``, ``end``: their
+    addresses; ``kind``, ``type``: the state and the type of most of this memory.
     """
 
     first: int
@@ -60,7 +63,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """A group of the map, in its finest cells."""
+    """A group of the heap map, with its finest cells."""
 
     group: Group
     places: list[_Place]
@@ -68,9 +71,9 @@ class _Stretch:
 
 @dataclass(frozen=True)
 class _Block:
-    """Rows below one title.
+    """Rows of cells below one title.
 
-    ``numbers``: the ranges in them; ``step``: how many of the finest cells are drawn as one.
+    ``numbers``: the ranges that are drawn in them; ``step``: how many of the finest cells are drawn as one cell.
     """
 
     title: str
@@ -79,7 +82,7 @@ class _Block:
 
 
 def map_section(found: Overview) -> Section:
-    """Return the section of the picture with its legends, and the data of the finest cells."""
+    """Return the section with the picture, its legends, and the data of the finest cells."""
     answer = found.map.answer
     if answer is None:
         return refused(ID, TITLE, found.map.why)
@@ -115,9 +118,9 @@ def map_section(found: Overview) -> Section:
 
 
 def _types(found: Overview) -> tuple[list[str], dict[str | None, int]]:
-    """Return the names of types and their numbers in that list.
+    """Return the names of types, and the index of each name.
 
-    The list begins with NAMES; the types with the most bytes come first after them.
+    The list begins with NAMES. Then come the types, those with the most bytes first.
     """
     sums: Counter[str] = Counter()
     for share in found.places.answer.shares if found.places.answer else ():
@@ -156,7 +159,7 @@ def _place(cell: Cell, place: int, shares: Sequence[TypeShare], numbers: dict[st
 
 
 def _merged(places: Sequence[_Place]) -> _Place:
-    """Return several places as one, with the kind and type that most of them have."""
+    """Merge several places into one, with the kind and the type that most of them have."""
     first, last = places[0], places[-1]
     kind, of_type = (Counter(values).most_common(1)[0][0] for values in zip(*((one.kind, one.type) for one in places)))
     return _Place(first.first, sum(one.count for one in places), first.start, last.end, kind, of_type)
@@ -167,7 +170,7 @@ def _coarse(places: Sequence[_Place], step: int) -> list[_Place]:
 
 
 def _choice(has_types: bool) -> str:
-    """Return the buttons that choose what the colours mean; they need no script."""
+    """Return the buttons that choose what the colours mean. They work without a script."""
     if not has_types:
         return ""
     rows = (("state", "by what the memory is", " checked"), ("type", "by the type of most objects", ""))
@@ -193,7 +196,7 @@ def _key(kind: str, text: str) -> str:
 
 
 def _is_in_use(found: Overview) -> bool:
-    """Return whether so little of the resident memory is free that its places do not matter."""
+    """Return whether so little of the resident memory is free that it does not matter where it is."""
     told = found.ledger.summary
     if told is None or told.used_resident is None or told.free_resident is None:
         return False
@@ -201,7 +204,8 @@ def _is_in_use(found: Overview) -> bool:
 
 
 def _by_allocator(shown: Sequence[_Stretch]) -> tuple[list[_Block], str]:
-    """Return one row for each allocator, and a sentence about those below a SMALL_SHARE."""
+    """Return one row for each allocator, and a sentence that names allocators below the SMALL_SHARE, which are not
+    drawn."""
     numbers: dict[str, list[int]] = {}
     for number in sorted(range(len(shown)), key=lambda number: shown[number].group.start):
         numbers.setdefault(shown[number].group.kind, []).append(number)
@@ -212,7 +216,7 @@ def _by_allocator(shown: Sequence[_Stretch]) -> tuple[list[_Block], str]:
         if SMALL_SHARE * sizes[kind] < sum(sizes.values()):
             small.append(KIND_NAMES.get(kind, kind))
             continue
-        # If there are more ranges than cells, the smallest are not drawn.
+        # If there are more ranges than cells in a row, the smallest ranges are not drawn.
         own = sorted(numbers[kind], key=lambda number: -len(shown[number].places))[:ACROSS]
         step = 1
         while sum(-(-len(shown[number].places) // step) for number in own) > ACROSS:
@@ -228,7 +232,7 @@ def _resident(group: Group) -> int:
 
 
 def _picture(shown: Sequence[_Stretch], blocks: Sequence[_Block], names: Sequence[str]) -> str:
-    """Return the picture: each block below its title."""
+    """Return the picture: each title with its rows of cells."""
     body: list[str] = []
     at = 0
     for block in blocks:
@@ -246,7 +250,7 @@ def _picture(shown: Sequence[_Stretch], blocks: Sequence[_Block], names: Sequenc
 
 
 def _blocks(shown: Sequence[_Stretch]) -> Iterator[tuple[str, list[int]]]:
-    """Yield (title, numbers of the ranges below it)."""
+    """Yield each title, with the numbers of the ranges that are drawn below it."""
     by_address = sorted(range(len(shown)), key=lambda number: shown[number].group.start)
     others: dict[str, list[int]] = {}
     whole = sum(one.group.end - one.group.start for one in shown)
@@ -269,7 +273,8 @@ def _sizes(groups: Sequence[Group]) -> str:
 
 
 def _row(cells: Sequence[tuple[int, _Place]], top: int, names: Sequence[str]) -> Iterator[str]:
-    """Yield one line of cells, each with the number of its range. Similar neighbours in a range are drawn as one."""
+    """Yield the rectangles of one row. Adjacent cells of a range that look the same are one rectangle. ``cells``: each
+    cell with the number of its range."""
     x = 0
     for (number, kind, of_type), alike in groupby(cells, key=lambda cell: (cell[0], cell[1].kind, cell[1].type)):
         run = [cell for _number, cell in alike]
@@ -284,7 +289,8 @@ def _row(cells: Sequence[tuple[int, _Place]], top: int, names: Sequence[str]) ->
 
 
 def _data(shown: Sequence[_Stretch], cell: int, names: Sequence[str]) -> str:
-    """Return the finest cells, for the script. Each string consists of runs: "number*length" or "number"."""
+    """Return the finest cells as data for the page's script. Each string lists runs of equal cells: "number*length" or
+    "number"."""
     step = 1
     while True:
         content = _content(shown, cell, step, names)

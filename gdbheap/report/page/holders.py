@@ -1,4 +1,4 @@
-"""The section of the largest holders as a table, and of all resident memory by holder as a picture."""
+"""The page's section of holders: the largest ones as a table, and all resident memory by holder as a picture."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ COLUMNS = Column("share", "% of RSS", SHARE), Column("what", "what it is")
 
 
 def holders_section(found: Overview, most: int) -> Section:
-    """Return the section with the holders of the first page and the picture."""
+    """Return the section with the largest holders and the picture."""
     ledger = found.ledger
     stacks = _stacks(found)
     if not stacks:
         return refused(ID, TITLE, "nothing is known of this memory")
     rss = ledger.rss.bytes or 0
-    # Resident bytes are shown only if all rows have them, so that the share is that of the bytes shown.
+    # Show resident bytes only if they are known for all rows: otherwise the column would not fit the shares.
     is_resident = all(row.resident is not None for row in ledger.holders)
     rows = [
         (row.path, row.resident if is_resident else row.bytes, None if row.resident is None else (row.resident, rss),
@@ -44,14 +44,14 @@ def holders_section(found: Overview, most: int) -> Section:
 
 
 def _stacks(found: Overview) -> list[Weighted]:
-    """Return the cells by holder, or by type if holders were not searched."""
+    """Return the cells of the picture: memory by holder or, if holders were not searched, by type."""
     if found.holders is None:
         return list(composition(found.ledger, found.map.answer, found.places.answer))
     return list(holder_tree(found.ledger, found.holders))
 
 
 def _none(found: Overview) -> str:
-    """Return why no holder is named; "" if one is."""
+    """Return the sentence that says why no holder is listed; "" if one is."""
     ledger = found.ledger
     if ledger.holders:
         return ""

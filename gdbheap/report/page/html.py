@@ -1,4 +1,4 @@
-"""The parts that sections are made of. All text of a target is escaped here, or where a picture is drawn."""
+"""The elements that pages are made of. A target's texts are escaped here, or where a picture is drawn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 SIZE, SIGNED, COUNT, ADDRESS, SHARE, TEXT = "size", "signed", "count", "address", "share", "text"
 LONGEST = 300
-# The number of parts of a bar with colours of their own; further parts share the last one.
+# So many parts of a bar have a colour of their own. All further parts have the last colour.
 FILLS = 8
 
 TableRow = Sequence[Any]
@@ -26,7 +26,7 @@ TableRow = Sequence[Any]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: ``key`` as in JSON, ``title`` for people, ``kind`` of its values."""
+    """A column of a table. ``key``: the same as in JSON; ``title``: its heading; ``kind``: what its values are."""
 
     key: str
     title: str
@@ -35,9 +35,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page: the anchor of a link to it, its heading, and its markup.
+    """A section of a page.
 
-    ``why``: the reason, if the section contains nothing else.
+    ``id``: the anchor of links to it; ``title``: its heading; ``body``: its markup; ``why``: the reason if the section
+    only says why it has no content, else "".
     """
 
     id: str
@@ -47,12 +48,12 @@ class Section:
 
 
 def safe(text: object, limit: int = LONGEST) -> str:
-    """Return text on one line, escaped for elements and attributes."""
+    """Return a text on one line, escaped for use in elements and attributes."""
     return escape(one_line(text, limit))
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """Return a paragraph of one or a few sentences, with our commands as in a shell; "" for an empty text."""
+    """Return a paragraph; "" for an empty text. gdbheap's commands in it are written as in a shell."""
     return f"<p{_class(kind)}>{safe(as_typed(text, IN_SHELL), 4000)}</p>\n" if text else ""
 
 
@@ -63,7 +64,7 @@ def listed(lines: Iterable[str], kind: str = "") -> str:
 
 
 def details(summary: str, body: str, opened: bool = False) -> str:
-    """Return a part that unfolds; ``summary`` is text, ``body`` markup."""
+    """Return an element that unfolds. ``summary``: plain text; ``body``: markup."""
     return f"<details{' open' if opened else ''}><summary>{safe(summary)}</summary>\n{body}</details>\n" if body else ""
 
 
@@ -73,9 +74,9 @@ def refused(id: str, title: str, why: str) -> Section:
 
 
 def told(value: Any, kind: str) -> str:
-    """Return a value as people read it."""
+    """Return a value as text for people."""
     if value is None:
-        # A row without an address stands for several things; a row without a text has none.
+        # An empty address means that the row stands for several things; an empty text that there is none.
         return "" if kind in (TEXT, ADDRESS) else UNKNOWN
     if kind == SIZE:
         return size_text(value)
@@ -97,9 +98,10 @@ def table(
     total: TableRow | None = None,
     count: int | None = None,
 ) -> str:
-    """Return a table of at most ``most`` rows; "" if there are no rows.
+    """Return a table with at most ``most`` of the rows; "" if there are no rows.
 
-    ``count``: the number of rows, if ``rows`` is not all of them. Each numeric cell has its exact value in ``data-v``.
+    ``count``: how many rows there are, if ``rows`` has only some of them. Each numeric cell has its exact value in the
+    attribute ``data-v``.
     """
     if not rows:
         return ""
@@ -119,10 +121,9 @@ def table(
 
 
 def bar(parts: Sequence[tuple[str, int]], told: str) -> str:
-    """Return one bar over the full width.
+    """Return one bar over the full width; "" if all sizes are 0.
 
-    ``parts``: (the text under the pointer, size) of each part. ``told``: the description of the whole. "" if all sizes
-    are 0.
+    ``parts``: of each part, the text under the pointer and the size. ``told``: a description of the whole bar.
     """
     whole, at, drawn = sum(size for _text, size in parts), 0, []
     for place, (text, size) in enumerate(parts):
@@ -136,7 +137,7 @@ def bar(parts: Sequence[tuple[str, int]], told: str) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Return a length as a share of a picture's width."""
+    """Return a length in percent of a picture's width."""
     return f"{100 * part / max(whole, 1):.3f}%"
 
 

@@ -1,4 +1,5 @@
-"""The section of the ledger: resident memory as a bar whose parts unfold, and all figures as a table."""
+"""The page's section of the ledger: resident memory as a bar, its parts as lines that unfold, and all figures as a
+table."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ledger_section"]
 
-# The most children of a line (it has as many as there are arenas), and the most levels. A file may have any number; the
-# table has all.
+# The most children that are drawn below a line (an allocator may have many arenas), and the most levels. A file may
+# have more; the table has all of them.
 MAX_CHILDREN, DEEPEST = 100, 6
 COLUMNS = (
     Column("id", "line"), Column("name", "what"), Column("resident", "resident", SIZE),
@@ -23,7 +24,7 @@ COLUMNS = (
 
 
 def ledger_section(answer: Ledger, most: int) -> Section:
-    """Return the section of the ledger. If residency is unknown, the bar shows the address space without files."""
+    """Return the section of the ledger. If a line's residency is unknown, its address space is drawn instead."""
     below: dict[str | None, list[Line]] = {}
     for line in answer.ledger:
         below.setdefault(line.parent, []).append(line)
@@ -44,9 +45,10 @@ def _told(line: Line, whole: int) -> str:
 
 
 def _unfolded(line: Line, below: dict[str | None, list[Line]], whole: int, fill: int, depth: int = 1) -> str:
-    """Return a line with its children inside, the largest first; a line without children does not unfold.
+    """Return a line with its children inside, the largest first. A line without children does not unfold.
 
-    Children are removed from ``below``, so that circular lines in a file end.
+    Children are removed from ``below``, so that a file in which lines contain each other does not lead to an endless
+    recursion.
     """
     size = _size(line)
     rect = f'<rect class="f{fill}" width="{percent(size, whole)}" height="10"/>'

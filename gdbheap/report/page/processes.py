@@ -1,4 +1,4 @@
-"""The page of several processes: the memory of each, what they share, and what wrote to the rest."""
+"""The page of several processes: the memory of each, what they share, and what was written to pages since the fork."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _row(member: Member) -> tuple[object, ...]:
 
 
 def _bars(found: Family) -> str:
-    """Return a bar of PSS: what each process adds to the whole."""
+    """Return a bar of PSS that shows each process's part of the total."""
     parts = [
         (f"process {member.pid} ({one_line(member.program, 60)}): {size_text(member.pss)} of PSS", member.pss or 0)
         for member in found.rows

@@ -1,5 +1,5 @@
-"""The frame of all pages: the head, which forbids everything that the page does not contain itself, the style, the
-script, and a list of the sections."""
+"""The frame of all pages: a head that forbids all content from elsewhere, the style, the script, and links to the
+sections."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gdbheap.report.page.html import Section, safe
 __all__ = ["LARGEST", "MAX_ROWS", "document", "fitted", "page", "schemes", "script_of", "style_of"]
 
 FOLDER = Path(__file__).resolve().parent
-# The most bytes of a page; a browser lays these out within a second.
+# The most bytes of a page. A browser lays out a page of this size within a second.
 LARGEST = 1 << 20
-# The most rows of a table, halved while the page is too large, and the least.
+# The most rows of a table at first, which are halved while the page is too large; and the least.
 MAX_ROWS, LEAST_ROWS = 200, 12
 LIGHT = {
     "ground": "#ffffff", "ink": "#1f2328", "muted": "#57606a", "grid": "#d1d9e0", "raised": "#f6f8fa",
@@ -30,7 +30,8 @@ DARK = {
 
 
 def schemes(light: Mapping[str, str], dark: Mapping[str, str]) -> str:
-    """Return the named colours with their values for each scheme; print uses the light one."""
+    """Return the named colours with their values in the light and in the dark colour scheme. Print uses the light
+    one."""
 
     def scheme(palette: Mapping[str, str]) -> str:
         return ":root { " + " ".join(f"--{name}: {colour};" for name, colour in palette.items()) + " }"
@@ -46,14 +47,14 @@ def style_of() -> str:
 
 @cache
 def script_of() -> str:
-    """Return the script that sorts, searches and enlarges."""
+    """Return the script of all pages: it sorts and searches tables, and enlarges pictures."""
     return (FOLDER / "page.js").read_text(encoding="utf-8")
 
 
 def document(title: str, main: str, style: str = "", script: str = "", has_styled_parts: bool = False) -> bytes:
-    """Return a whole HTML page, encoded, that fetches nothing and allows no other script or style.
+    """Return a whole HTML page, encoded. It fetches nothing, and allows no script or style but these.
 
-    ``has_styled_parts``: elements of ``main`` have styles of their own, so styles are not checked.
+    ``has_styled_parts``: elements of ``main`` have styles of their own, so that the policy must allow all styles.
     """
     styles = style_of() + style
     allowed = "'unsafe-inline'" if has_styled_parts else _checksum(styles)
@@ -79,7 +80,7 @@ def _checksum(text: str) -> str:
 def page(title: str, lead: str, sections: Sequence[Section], said: str, style: str = "") -> bytes:
     """Return an HTML page of sections, encoded.
 
-    ``lead``: markup that comes first; ``said``: what the page shows, and when, in one line.
+    ``lead``: markup before the sections; ``said``: one line that says what the page shows, and when it was read.
     """
     links = "".join(f'<li><a href="#{section.id}">{safe(section.title)}</a></li>' for section in sections)
     parts = "".join(
@@ -97,9 +98,10 @@ def page(title: str, lead: str, sections: Sequence[Section], said: str, style: s
 
 
 def fitted(make: Callable[[int], bytes], most: int = MAX_ROWS) -> bytes:
-    """Return the first page of at most LARGEST bytes; each try has half as many rows in its tables.
+    """Make the page with ``most`` rows for each table, then with half as many until it has at most LARGEST bytes.
+    Return it.
 
-    If even LEAST_ROWS rows are too many, the last page is returned.
+    With LEAST_ROWS rows or fewer, the page is returned even if it is larger.
     """
     found = make(most)
     while len(found) > LARGEST and most > LEAST_ROWS:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FLAMES", "missing_in", "moment", "name_of", "sections_of", "target_page", "title_of"]
 
-# Names of answers that may be missing, for the lines that say so.
+# What the answers are called in lines that say which answers are missing.
 TITLES = {
     "map": "the map of the heap", "holes": "holes", "types": "types", "kept": "what retains the most",
     "owners": "owners", "threads": "what frames hold", "tasks": "tasks", "arenas": "arenas", "info": "facts",
@@ -44,11 +44,11 @@ FLAMES = flame_style(MEMORY.colours, (LIGHT["ground"], DARK["ground"]))
 
 
 def target_page(found: Overview, style: Style, rows: int = MAX_ROWS) -> bytes:
-    """Return the HTML page of a target, encoded, in at most LARGEST bytes if leaving out rows suffices.
+    """Return the HTML page of a target, encoded. Tables have fewer rows if the page would have more than LARGEST bytes.
 
     ``rows``: the most rows of a table.
     """
-    # Commands that these texts quote are rewritten later, by as_typed.
+    # Commands that the ledger's and the names' texts quote are rewritten later, by as_typed.
     found = replace(found, ledger=printable_record(found.ledger), names=printable_record(found.names))
     said = f"Looked at {moment(found.time)}. {_versions(found.target)}"
     title = title_of(found.ledger.program, found.target)
@@ -56,7 +56,7 @@ def target_page(found: Overview, style: Style, rows: int = MAX_ROWS) -> bytes:
 
 
 def sections_of(found: Overview, most: int, style: Style) -> list[Section]:
-    """Return all sections, each with at most ``most`` rows in a table."""
+    """Return all sections of the page. A table has at most ``most`` rows."""
     damage = [damage_section(found.damage, most)] if found.damage else []
     return [
         findings_section(found.ledger, style),
@@ -77,14 +77,15 @@ def sections_of(found: Overview, most: int, style: Style) -> list[Section]:
 
 
 def title_of(program: str, target: Mapping[str, Any]) -> str:
-    """Return a target's name as the verdict has it; for an older file, the name of its executable."""
+    """Return a target's name, as the verdict has it. For an older file, which lacks it, use the name of the
+    executable."""
     exe = str(target.get("exe") or "an unknown program")
     name = program_text(program or exe.rpartition("/")[2], target.get("pid"))
     return f"core of {name}" if target.get("kind") == "core" else name
 
 
 def name_of(target: Mapping[str, Any]) -> str:
-    """Return a target with its executable: "process 1234 (/usr/bin/python3.11)"."""
+    """Return a target's description with its executable, such as "process 1234 (/usr/bin/python3.11)"."""
     exe = one_line(target.get("exe") or "an unknown program", 120)
     what = (
         f"process {target.get('pid')}"
@@ -95,7 +96,7 @@ def name_of(target: Mapping[str, Any]) -> str:
 
 
 def moment(seconds: float) -> str:
-    """Return a time as a page shows it, in UTC because readers may be anywhere."""
+    """Return a time as text, in UTC because readers may be anywhere."""
     try:
         return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, OSError, ValueError):
@@ -108,7 +109,7 @@ def _versions(target: Mapping[str, Any]) -> str:
 
 
 def _lead(found: Overview, style: Style) -> str:
-    """Return the verdict, the warnings and the figures."""
+    """Return what comes before the sections: the verdict, the warnings and the main figures."""
     partial = "This is not whole: something was damaged, cut off, or could not be read." if found.partial else ""
     return (
         f'<p class="lead">{safe(verdict(found.ledger, style), 1000)}</p>\n'
@@ -117,7 +118,8 @@ def _lead(found: Overview, style: Style) -> str:
 
 
 def _with_decision(section: Section, found: Overview, style: Style) -> Section:
-    """Return the ledger's section with sentences about returnable memory and about the control group."""
+    """Return the ledger's section with sentences before it: what memory can be returned, and the control group's
+    memory."""
     ledger = found.ledger
     lines = container.render(ledger.container, ledger.rss.lazily_freed, style).splitlines()
     return replace(section, body="".join(map(paragraph, [decision(ledger, style), *lines])) + section.body)
@@ -146,6 +148,6 @@ def _known(found: Overview) -> Iterator[tuple[str, str, int | None]]:
 
 
 def missing_in(found: Overview) -> list[str]:
-    """Return one line for each missing answer, with the reason."""
+    """Return one line for each answer that is missing, with the reason."""
     asked = ((title, getattr(found, name)) for name, title in TITLES.items())
     return [f"{title}: {one_line(one.why)}" for title, one in asked if one.why]

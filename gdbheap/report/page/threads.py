@@ -1,5 +1,5 @@
-"""The sections of threads with their frames, and of tasks by where they wait. Variables are shown by name, type and
-size only."""
+"""The page's sections of threads with their frames, and of tasks by where they wait. Only the name, type and size of a
+variable are shown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHOWN_LOCALS, SHOWN_FRAMES, SHOWN_STACKS = 5, 30, 40
 
 
 def threads_section(asked: Asked[Threads], lines: Asked[list[ThreadLines]], names: Sequence[ThreadName]) -> Section:
-    """Return the section of threads: those that run Python with their frames, and the names of all."""
+    """Return the section of threads: the names of all threads, and the frames of those that run Python."""
     body = paragraph(f"{counted(len(names), 'thread')}: {_names(names)}.") if names else ""
     if asked.answer is None and lines.answer is None:
         return Section("threads", "Threads", body + paragraph(f"Frames are not here: {lines.why}.", "why"), lines.why)
@@ -64,7 +64,7 @@ def _names(names: Sequence[ThreadName]) -> str:
 
 
 def _stack(number: int, threads: Sequence[PythonThread | ThreadLines]) -> str:
-    """Return threads that are at the same lines, and their frames."""
+    """Return a group of threads that are at the same lines, with their frames."""
     first, known = threads[0], [thread for thread in threads if isinstance(thread, PythonThread)]
     who = f"Thread {thread_name(first)}"
     if len(threads) > 1:
@@ -80,7 +80,7 @@ def _stack(number: int, threads: Sequence[PythonThread | ThreadLines]) -> str:
 
 
 def _variables(frame: Running | Line) -> tuple[object, ...]:
-    """Return the size of a frame's variables, and the largest of them."""
+    """Return the cells for a frame's variables: their size, and the largest ones. Empty if variables were not read."""
     if not isinstance(frame, Running):
         return ()
     most = sorted(frame.locals, key=lambda one: -one.size)[:SHOWN_LOCALS]
@@ -89,7 +89,8 @@ def _variables(frame: Running | Line) -> tuple[object, ...]:
 
 
 def tasks_section(asked: Asked[Tasks], most: int) -> Section:
-    """Return the section of tasks, coroutines, generators and greenlets, by where they wait."""
+    """Return the section of tasks, coroutines, generators and greenlets. Those that wait at the same place share a
+    row."""
     title = "Tasks"
     if asked.answer is None:
         return refused("tasks", title, asked.why)

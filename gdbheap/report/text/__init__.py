@@ -1,1 +1,1 @@
-"""How text is made: numbers, tables, styles, and parts that several answers share."""
+"""The parts of texts: numbers, tables, styles, and parts that several answers share."""

@@ -1,4 +1,4 @@
-"""Names of arenas in tables with several allocators."""
+"""How tables with several allocators name arenas."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ __all__ = ["arena_name", "arena_number"]
 
 
 def arena_number(index: int | None, allocator: str) -> str:
-    """Return an arena's number in a row that names its allocator; only a C library's first arena is "main"."""
+    """Return an arena's number for a row that names the arena's allocator. Only the first arena of a C library is
+    "main"."""
     return arena_text(index) if index is None or allocator in OF_C_LIBRARIES else str(index)
 
 
 def arena_name(index: int | None, allocator: str) -> str:
-    """Return an arena as ``--arena`` takes it, with its allocator unless that is a C library's."""
+    """Return an arena in the form that ``--arena`` takes: with its allocator, unless that is the C library's."""
     return arena_text(index) if index is None or allocator in OF_C_LIBRARIES else f"{allocator}:{index}"

@@ -1,6 +1,6 @@
-"""Tables of sizes by powers of two with a bar for each, much as DTrace's ``quantize`` prints them.
+"""Print a table of calls by size, with a bar for each power of two, like DTrace's ``quantize``.
 
-The longest bar is that of the row with the most calls.
+The row with the most calls has the longest bar.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ __all__ = ["render"]
 
 BAR = 40
 ASCII_BAR = "@"
-# From an eighth of a character to a full one.
+# Bars from an eighth of a character to a full character.
 EIGHTHS = "▏▎▍▌▋▊▉█"
 
 
 def render(rows: Sequence[SizeShare], style: Style, nothing: str = "There was no call.") -> str:
-    """Return a row for each power of two, with its calls as a bar, and the total; ``nothing`` if there are no rows."""
+    """Return a row for each power of two, with a bar for its calls, and the total. Return ``nothing`` if there are no
+    rows."""
     if not rows:
         return style.filled(nothing)
     columns = (Column("from"), Column("below"), Column("distribution of calls", True), Column("calls"), Column("bytes"))
@@ -39,7 +40,8 @@ def render(rows: Sequence[SizeShare], style: Style, nothing: str = "There was no
 
 
 def bar(part: int, whole: int, style: Style, width: int = BAR) -> str:
-    """Return ``part`` of ``whole`` as a bar of at most ``width`` characters; a part above 0 is always visible."""
+    """Return a bar whose length is ``part`` of ``whole``, at most ``width`` characters. A part above 0 is always
+    visible."""
     if part <= 0 or whole <= 0:
         return ""
     if style.ascii:

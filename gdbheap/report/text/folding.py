@@ -1,4 +1,5 @@
-"""Fold rows that repeat: a linked list or a tree of blocks would be a page of equal lines."""
+"""Replace rows that repeat by one row: a linked list or a tree of blocks would otherwise fill a page with equal
+rows."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 __all__ = ["NO_GAP", "Gap", "folded"]
 
 Row = list[str]
-# A step may be two or three rows: an instance, its dict, its values.
+# A repeating group may have two or three rows, such as an instance, its dict and its values.
 MAX_PERIOD = 3
 MIN_LEFT_OUT = 3
 ROWS_AT_EACH_END = 20
@@ -18,13 +19,13 @@ _NUMBER = re.compile(r"(?<![A-Za-z_])\d[\d,]*")
 
 @dataclass(frozen=True)
 class Gap:
-    """Missing rows: ``count`` of them, before the row ``at``."""
+    """Rows that are missing in a list: ``count`` of them, before the row with the index ``at``."""
 
     at: int = 0
     count: int = 0
 
     def between(self, start: int, end: int) -> int:
-        """Return how many rows are missing between the first and the last of the rows [start, end)."""
+        """Return how many rows are missing inside of the rows [start, end)."""
         return self.count if start < self.at < end else 0
 
 
@@ -37,12 +38,12 @@ def folded(
     more: Callable[[int, set[str]], Row],
     gap: Gap = NO_GAP,
 ) -> list[Row]:
-    """Return ``rows`` with the middle of each run of repeating rows replaced by one row.
+    """Return the rows, with the middle of each run of repeating rows replaced by one row.
 
-    Rows repeat if their keys do, one by one or in periods of two or three; numbers in the keys may differ. ``more``
-    makes the replacing row from the number of rows left out and the first words of their keys. If the rows around a
-    ``gap`` are one run, its missing rows count as part of that; otherwise they get a row of their own. If the result is
-    still long, only the first and last ROWS_AT_EACH_END rows stay.
+    Rows repeat if their keys are equal except for numbers, one by one or in groups of two or three rows. ``more`` makes
+    the replacing row from the number of rows left out and the first words of their keys. If a ``gap`` lies within a
+    run, its missing rows count as part of the run; otherwise a row of their own stands for them. If the result is still
+    long, only the first and last ROWS_AT_EACH_END rows stay.
     """
     keys = [tuple(_NUMBER.sub("#", word) for word in key(row)) for row in rows]
     shown: list[Row] = []
@@ -63,7 +64,8 @@ def folded(
 
 
 def _run(keys: Sequence[tuple[str, ...]], at: int) -> tuple[int, int]:
-    """Return the period that leaves out the most rows from ``at`` on, and the length of its run."""
+    """Return the period (rows in a repeating group) with which the run at ``at`` leaves out the most rows, and the
+    run's length."""
     lengths = [(period, _length(keys, at, period)) for period in range(1, MAX_PERIOD + 1)]
     return max(lengths, key=lambda found: found[1] - 2 * found[0])
 

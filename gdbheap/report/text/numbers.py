@@ -1,4 +1,4 @@
-"""Numbers as people read and write them: sizes in powers of 1024, shares, counts, addresses."""
+"""Format and parse numbers for people: sizes in powers of 1024, shares, counts, durations, addresses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _rounded(size: int) -> str:
     value = float(size)
     for unit in UNITS:
         value /= 1024
-        # 1023.95 would print as 1024.0.
+        # 1023.95 would be printed as 1024.0, so it gets the next unit.
         if abs(value) < 1023.95 or unit == UNITS[-1]:
             break
     return f"{value:.1f} {unit}"
@@ -47,37 +47,37 @@ def count_text(count: int | None) -> str:
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun: "1 arena", "1,200 arenas". ``many``: the plural, if it is not ``one`` with an
-    s."""
+    """Return a number with its noun, such as "1 arena" or "1,200 arenas". ``many``: the plural, unless it is ``one``
+    with an s."""
     return f"{count_text(count)} {one if count == 1 else many or one + 's'}"
 
 
 def share_text(part: int | None, whole: int | None) -> str:
-    """Return ``part`` of ``whole`` in percent with one decimal, without a sign, which the column's title has."""
+    """Return ``part`` in percent of ``whole``, with one decimal and without a percent sign; "?" if it is unknown."""
     if part is None or not whole:
         return UNKNOWN
     return f"{100 * part / whole:.1f}"
 
 
 def address_text(address: int | None) -> str:
-    """Return an address in hexadecimal; a hyphen for None (there is none)."""
+    """Return an address in hexadecimal; a hyphen for None (no address)."""
     return "-" if address is None else f"{address:#x}"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as in a sentence: ``a``, ``a and b``, ``a, b and c``."""
+    """Return names joined as in a sentence: ``a``, ``a and b``, ``a, b and c``."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def arena_text(index: int | None) -> str:
-    """Return an arena's index, the first one as "main"; a hyphen for None (in no arena)."""
+    """Return an arena's index, or "main" for the first arena; a hyphen for None (no arena)."""
     return "-" if index is None else str(index) if index else "main"
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes of "4096", "64K", "1M", "1.5G" or "1MiB" (powers of 1024). Raises ValueError for anything
-    else."""
+    """Parse a size, such as "4096", "64K", "1M", "1.5G" or "1MiB" (in powers of 1024). Return bytes. Raises
+    ValueError."""
     found = _matched(SIZE, text.strip())
     if found is None:
         raise ValueError(f"{text!r} is not a size: bytes, or a number with K, M, G or T")
@@ -100,7 +100,7 @@ def duration_text(seconds: float) -> str:
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of "90", "90s", "500ms", "10m", "1.5h" or "2d". Raises ValueError for anything else."""
+    """Parse a duration, such as "90", "90s", "500ms", "10m", "1.5h" or "2d". Return seconds. Raises ValueError."""
     found = _matched(DURATION, text.strip())
     if found is None:
         raise ValueError(f"{text!r} is not a duration: seconds, or a number with ms, s, m, h or d")
@@ -111,20 +111,19 @@ def parse_duration(text: str) -> float:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text may be a holder's name rather than an address."""
+    """Return whether a text can only be a name of a holder, not an address."""
     return not text[:1].isdigit() and any(character.isalpha() for character in text)
 
 
 def parse_address(text: str) -> int:
-    """Return an address given in hexadecimal (0x…) or decimal. Raises ValueError for anything else, and above 64
-    bits."""
+    """Parse an address in hexadecimal (0x…) or decimal. Raises ValueError, also for a number with more than 64 bits."""
     if _matched(ADDRESS, text) is None:
         raise ValueError(f"{text!r} is not an address: hexadecimal (0x7f00…) or decimal")
     return _bounded(text, int(text, 16 if text.lower().startswith("0x") else 10))
 
 
 def _matched(pattern: str, text: str) -> re.Match[str] | None:
-    # Imported here, as below, so that callers that only print numbers start faster.
+    # Imported here, as in _bounded, so that callers that only print numbers start faster.
     import re
 
     return re.fullmatch(pattern, text)

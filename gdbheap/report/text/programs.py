@@ -1,4 +1,4 @@
-"""Name a program that was recorded."""
+"""Name a recorded program."""
 
 from __future__ import annotations
 
@@ -14,6 +14,5 @@ LENGTH = 80
 
 
 def program_text(words: Sequence[str], exe: str) -> str:
-    """Return the words that the program was started with, as in a shell and cut short, or its file if they are
-    unknown."""
+    """Return a recorded program's command line as in a shell, shortened; if it is unknown, the program's file."""
     return named(one_line(shlex.join(words) or exe, LENGTH))

@@ -1,4 +1,4 @@
-"""Print a stack of C and Python frames as lines."""
+"""Format a stack of C and Python frames as lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHORT = 2
 
 
 def stack_text(frames: Sequence[StackFrame], style: Style) -> str:
-    """Return the frames, one line each and the innermost first; the middle of a long stack is left out."""
+    """Return one line for each frame, the innermost first. The middle of a long stack is left out."""
     lines = [_line(frame) for frame in reversed(frames)]
     left = len(lines) - MAX_FRAMES
     if left > 1:
@@ -29,7 +29,8 @@ def stack_text(frames: Sequence[StackFrame], style: Style) -> str:
 
 
 def short_frames(frames: Sequence[StackFrame]) -> list[str]:
-    """Return the innermost frames, as few as fit into a table, the innermost first; only Python's if there are any."""
+    """Return the two innermost frames, the innermost first, as text for a table's cell. If there are Python frames,
+    only these count."""
     python = [frame for frame in frames if frame.kind == "python"]
     return [_line(frame).strip() for frame in reversed((python or list(frames))[-SHORT:])]
 

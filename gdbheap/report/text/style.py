@@ -1,5 +1,5 @@
-"""The appearance of a report: exact or rounded sizes, width, bold headings, a few colours, and the RSS that shares
-refer to."""
+"""How a report looks: exact or rounded sizes, width, bold headings, a few colours, and the RSS of which shares are
+percentages."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ __all__ = [
 
 BOLD = "\033[1m"
 PLAIN = "\033[0m"
-# Colours for states of memory and for severity, from the terminal's own palette, which its user has chosen for a light
-# or a dark background. Colours that are pale on one of these (yellow, blue, white, black) are left out.
+# Colours for states of memory and for severity. They are from the terminal's own palette, which its user has chosen for
+# a light or a dark background. Colours that are pale on one of these backgrounds (yellow, blue, white, black) are not
+# used.
 SEVERE, FAULT, SOUND = "severe", "fault", "sound"
 COLOURS = {
     "used": "\033[32m", "free": "\033[31m", "top": "\033[36m", "overhead": "\033[35m",
     SEVERE: "\033[1;31m", FAULT: "\033[31m", SOUND: "\033[32m",
 }  # fmt: skip
 ESCAPE = "\033"
-# Plain, bold, severe, faint, and the palette's colours.
+# The escapes that gdbheap itself writes: plain, bold, severe, faint, and the palette's colours.
 STYLES = tuple(f"[{code}m" for code in ("0", "1", "1;31", "2", *range(31, 37)))
 NARROWEST = 20
-# The indent of a sentence's further lines, so that a name in it cannot begin a line.
+# The indent of a sentence's second and further lines. Because of it, a name in the sentence cannot begin a line.
 INDENT = "  "
 # The prompt before a line to paste.
 SHELL_PROMPT, GDB_PROMPT = "$ ", "(gdb) "
@@ -40,15 +41,16 @@ BLOCK = "█"
 
 
 class Style:
-    """The appearance of a report.
+    """How a report looks.
 
     ``exact``: sizes in bytes with separators. ``width``: columns of the terminal, None for no limit. ``bold``: the
-    terminal shows bold text and colours. ``rss``: the target's RSS in bytes, None if unknown. ``private``: ``rss`` is
-    only the resident private memory in a core. ``ascii``: the output cannot show block characters. ``command``: the
-    word that our commands begin with where the report is read.
+    terminal shows bold text and colours. ``rss``: the target's RSS in bytes, None if unknown. ``private``: ``rss``
+    counts only the resident private memory, as known from a core. ``ascii``: the output cannot show block characters.
+    ``command``: the first word of gdbheap's commands, as they are typed where the report is read.
     """
 
-    # Written out, because every report needs it: a dataclass would import more than the rest of a short command.
+    # Not a dataclass, because every report needs this class, and importing dataclasses takes longer than the rest of a
+    # short command.
     __slots__ = ("ascii", "bold", "command", "exact", "private", "rss", "width")
 
     def __init__(
@@ -65,40 +67,42 @@ class Style:
         self.rss, self.private, self.ascii, self.command = rss, private, ascii, command
 
     def of_width(self, width: int | None, bold: bool) -> Style:
-        """Return the same style with another width."""
+        """Return a copy of the style with another width and another ``bold``."""
         return Style(self.exact, width, bold, self.rss, self.private, self.ascii, self.command)
 
     def size(self, size: int | None) -> str:
-        """Return a size for a table's cell or a sentence."""
+        """Return a size for a table's cell or a sentence, exact or rounded."""
         return size_text(size, self.exact)
 
     def bytes(self, size: int | None) -> str:
-        """Return a size for a sentence: an exact one has its unit, which in a table is in the title."""
+        """Return a size for a sentence. An exact size gets the unit "bytes", which in a table is in the column's
+        title."""
         return f"{self.size(size)} bytes" if self.exact and size is not None else self.size(size)
 
     def share(self, size: int | None, absent: int = 0) -> str:
-        """Return a size of blocks in percent of RSS, for a cell.
+        """Return the size of blocks in percent of RSS, for a cell.
 
-        ``absent`` bytes, which are not resident, are subtracted. The share is unknown if the rest is larger than RSS.
+        ``absent``: how many of the bytes are not resident; they are subtracted. The share is "?" if the rest is larger
+        than RSS.
         """
         return self.share_of_resident(size - absent if self._is_share(size, absent) and size is not None else None)
 
     def shares_within(self, size: int, absent: int) -> Callable[[int | None], str]:
-        """Return a function that gives the share of a part of ``size`` bytes.
+        """Return a function that returns the share of RSS of some of ``size`` bytes, for a cell.
 
-        It is unknown which parts contain the ``absent`` bytes, which are not resident. So shares are "?" if these make
-        a difference.
+        ``absent`` of the bytes are not resident, but which ones is unknown. So the function returns "?" if they change
+        the share of the whole.
         """
         return (lambda _size: "?") if self.differs(size, absent) else self.share
 
     def share_of_resident(self, size: int | None) -> str:
-        """Return resident bytes in percent of RSS, for a cell."""
+        """Return a size that counts only resident bytes in percent of RSS, for a cell."""
         return share_text(size, self.rss)
 
     def of_rss(self, size: int | None, absent: int = 0) -> str:
-        """Return " (12.3 % of RSS)" for a size of blocks in a sentence; "" if ``share`` is unknown.
+        """Return " (12.3 % of RSS)" for the size of blocks in a sentence; "" if ``share`` is unknown.
 
-        If ``absent`` bytes change the share, the resident size is printed before it.
+        If the ``absent`` bytes, which are not resident, change the share, the resident size comes before it.
         """
         if size is None or not self._is_share(size, absent):
             return ""
@@ -106,16 +110,16 @@ class Style:
         return f" ({self.bytes(size - absent)} resident, {share[2:]}" if self.differs(size, absent) else share
 
     def differs(self, size: int | None, absent: int) -> bool:
-        """Return whether ``absent`` bytes, which are not resident, change the share of ``size`` bytes in RSS.
+        """Return whether ``absent`` of the ``size`` bytes, which are not resident, change the printed share of RSS.
 
-        Then the resident size is printed, too.
+        If so, the resident size is printed too.
         """
         if size is None or not self.rss or absent <= 0:
             return False
         return self.share_of_resident(size) != self.share_of_resident(size - absent)
 
     def resident_of_rss(self, size: int | None) -> str:
-        """Return " (12.3 % of RSS)" for resident bytes in a sentence; "" if either is unknown."""
+        """Return " (12.3 % of RSS)" for resident bytes in a sentence; "" if the bytes or RSS are unknown."""
         whole = "private memory" if self.private else "RSS"
         return f" ({self.share_of_resident(size)} % of {whole})" if self.rss and size is not None else ""
 
@@ -123,7 +127,7 @@ class Style:
         return self.rss is not None and size is not None and size - absent <= self.rss
 
     def filled(self, text: str) -> str:
-        """Return a sentence, wrapped at the terminal's width; on one line if there is no terminal."""
+        """Return a sentence wrapped at the terminal's width. Without a terminal it stays on one line."""
         text = self.named(text)
         if self.width is None:
             return text
@@ -133,7 +137,8 @@ class Style:
         return "\n".join([*lines[:1], *(_no_command(line) for line in lines[1:])])
 
     def named(self, text: str) -> str:
-        """Return a sentence with our quoted commands as they are typed where it is read."""
+        """Return a sentence in which gdbheap's quoted commands are written as they are typed where the report is
+        read."""
         return as_typed(text, self.command)
 
     def heading(self, text: str) -> str:
@@ -141,13 +146,14 @@ class Style:
         return f"{BOLD}{text}{PLAIN}" if self.bold else text
 
     def coloured(self, text: str, what: str | None) -> str:
-        """Return ``text`` in the colour of ``what`` (a key of COLOURS) if the terminal can show it; plain otherwise."""
+        """Return ``text`` in the colour of ``what``, a key of COLOURS. Return it plain if the terminal shows no
+        colours."""
         colour = COLOURS.get(what or "") if self.bold and text else None
         return f"{colour}{text}{PLAIN}" if colour else text
 
 
 def _no_command(line: str) -> str:
-    """Return a further line of a sentence so that it cannot look like a command to paste, whatever names are in it."""
+    """Return a wrapped line so that it cannot look like a command to paste, even if a name in it begins like one."""
     words = line.lstrip()
     return f"{INDENT}\\{words}" if words.startswith((SHELL_PROMPT, GDB_PROMPT)) else line
 
@@ -160,9 +166,10 @@ def style_for(
     encoding: str | None = None,
     command: str = IN_GDB,
 ) -> Style:
-    """Return the style for a stream: width, bold headings and colours for a terminal; plain and unlimited otherwise.
+    """Return the style for a stream: with width, bold headings and colours for a terminal; plain and of any width
+    otherwise.
 
-    ``encoding``: that of the output, the stream's own by default. ``command``: as in Style.
+    ``encoding``: of the output, None for the stream's own. ``command``: as in Style.
     """
     plain = encodable(BLOCK, encoding or getattr(stream, "encoding", None)) != BLOCK
     if not _is_terminal(stream):
@@ -191,20 +198,20 @@ def _takes_colour() -> bool:
 
 
 def terminal_text(text: str, encoding: str | None) -> str:
-    """Return ``text`` ready for a terminal: its lines ``printable`` except for our own styles, and ``encodable``."""
+    """Return ``text`` ready for a terminal: without control characters except gdbheap's own styles, and encodable."""
     first, *styled = text.split(ESCAPE)
     return encodable(printable_lines(first) + "".join(map(_styled, styled)), encoding)
 
 
 def _styled(text: str) -> str:
-    """Return an escape character and the text after it; the character stays only before a style of ours."""
+    """Return an escape character and the text after it. The escape character is only kept before a style of gdbheap."""
     style = next(filter(text.startswith, STYLES), "")
     return ESCAPE + style + printable_lines(text[len(style) :]) if style else printable_lines(ESCAPE + text)
 
 
 def encodable(text: str, encoding: str | None) -> str:
-    r"""Return ``text`` with ``\uXXXX`` for characters that ``encoding`` lacks: names come from a target, and terminals
-    vary."""
+    r"""Return ``text`` with ``\uXXXX`` for characters that ``encoding`` lacks. Names in a target may have any
+    character, and terminals have various encodings."""
     name = encoding or sys.getdefaultencoding()
     try:
         return text.encode(name, "backslashreplace").decode(name)

@@ -1,4 +1,4 @@
-"""Tables for people: a title line, a rule, the rows, a rule, and a total that adds up."""
+"""Print tables for people: a line of titles, a rule, the rows, a rule, and a total that is the sum of the rows."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["SHARE", "Column", "Shares", "join", "left_over", "table"]
 CELL_LIMIT = 300
 CUT = ">"
 BETWEEN, LEAST = "  ", 2
-# For a terminal that is too narrow: the columns to drop, the first ones first, and the characters that are left of a
-# text before a column is dropped, and after that.
+# How to fit a table into a narrow terminal: first shorten texts to SHORT characters, then drop these columns, the first
+# ones first, then shorten texts to SHORTEST characters.
 LEAST_IMPORTANT = (
     "virtual", "swapped", "used chunks", "free chunks", "fast", "own", "arena", "allocator", "each", "kind", "blocks",
     "count", "%system",
 )  # fmt: skip
 SHORT, SHORTEST = 28, 12
-# Columns that are left out if all rows have the same value. A line below the table names that value, unless it is one
-# of NO_VALUES.
+# Columns that are left out if they have the same value in all rows. A line below the table names the value, unless it
+# is one of NO_VALUES.
 DROPPED_IF_SAME = ("allocator", "arena", "swapped", "swap", "group", "mapped")
 NO_VALUES = ("", "-", "0", "0 B")
 
@@ -39,16 +39,17 @@ class Column:
 
 
 SHARE = Column("%RSS")
-"""The share of RSS. Tables of a target without a known RSS leave it out. A core knows only private memory."""
+"""The column with the share of RSS. It is left out if the target's RSS is unknown. For a core it is the share of
+private memory."""
 PRIVATE_SHARE = Column("%private")
 RESIDENT = Column("resident")
 
 
 class Shares:
-    """The share of RSS of the blocks in each row, counting resident bytes only.
+    """The cells that show each row's share of RSS. Only resident bytes count.
 
-    Resident bytes have a column of their own if they differ from the rows' bytes. ``sizes``: for each row and the
-    total, all bytes and those that are not resident.
+    If the resident bytes of a row differ from all its bytes, they get a column of their own. ``sizes``: for each row
+    and for the total, all bytes, and how many of them are not resident.
     """
 
     __slots__ = ("_has_resident", "_style")
@@ -63,7 +64,7 @@ class Shares:
         return (RESIDENT, SHARE) if self._has_resident else (SHARE,)
 
     def cells(self, size: int | None, absent: int = 0) -> list[str]:
-        """Return the cells of these columns for a row."""
+        """Return a row's cells for ``columns``. ``absent``: how many of the bytes are not resident."""
         share = self._style.share(size, absent)
         if not self._has_resident:
             return [share]
@@ -71,7 +72,7 @@ class Shares:
 
     @property
     def blank(self) -> list[str]:
-        """The cells of a row without a share."""
+        """Empty cells for ``columns``, for a row without a share."""
         return [""] * len(self.columns)
 
 
@@ -84,7 +85,8 @@ def table(
 ) -> str:
     """Return the lines of a table, at most as wide as ``style.width``.
 
-    ``total``: one more row, below a second rule. ``kinds``: the kind of each row, which colours its first cell.
+    ``total``: one more row, below a second rule. ``kinds``: for each row the kind that sets the colour of its first
+    cell.
     """
     kept = [number for number, column in enumerate(columns) if column is not SHARE or style.rss]
     body = [[_cell(row[number]) for number in kept] for row in ([*rows, total] if total is not None else rows)]
@@ -107,7 +109,8 @@ def table(
 def _without_same(
     columns: list[Column], body: list[list[str]], count: int
 ) -> tuple[list[Column], list[list[str]], list[str]]:
-    """Return the columns and cells without columns whose value is the same in all rows, and these values.
+    """Return the columns and the cells without those columns of DROPPED_IF_SAME that have the same value in all rows,
+    and these values as text.
 
     A table of one row keeps all columns.
     """
@@ -126,7 +129,7 @@ def _without_same(
 
 
 def _coloured(line: str, first: str, kind: str | None, style: Style) -> str:
-    """Return a line with its first cell in colour, except for the blanks around it."""
+    """Return a line of a table with its first cell in colour. Blanks around the cell's text stay plain."""
     start = len(line) - len(line.lstrip(" ")) if first.strip() else 0
     end = start + len(first.strip())
     return f"{line[:start]}{style.coloured(line[start:end], kind)}{line[end:]}"
@@ -135,8 +138,8 @@ def _coloured(line: str, first: str, kind: str | None, style: Style) -> str:
 def _fitted(
     columns: list[Column], body: list[list[str]], count: int, style: Style
 ) -> tuple[list[Column], list[list[str]]]:
-    """Return the columns and cells that fit the width: the least important columns are dropped, and texts shortened in
-    the middle.
+    """Return the columns and the cells so that they fit the width: without the least important columns, and with texts
+    shortened in the middle.
 
     ``count``: the number of rows without the total.
     """
@@ -160,18 +163,19 @@ def _fitted(
 
 
 def _shortened(columns: list[Column], widths: list[int], limit: int) -> list[int]:
-    """Return the widths of the columns once no text is longer than ``limit``."""
+    """Return the widths that the columns have if no text is longer than ``limit``."""
     return [min(one, limit) if column.left else one for one, column in zip(widths, columns)]
 
 
 def _whole(widths: Iterable[int]) -> int:
-    """Return the width of a line of columns."""
+    """Return the width of a whole line with columns of these widths."""
     known = list(widths)
     return sum(known) + len(BETWEEN) * (len(known) - 1)
 
 
 def _expendable(columns: list[Column], body: list[list[str]], count: int) -> list[int]:
-    """Return the columns that may be dropped: those that are the same in every row, then the least important ones."""
+    """Return the indices of the columns that may be dropped: first those with the same value in every row, then the
+    least important ones."""
     same = [number for number in range(1, len(columns)) if count > 1 and _is_same([row[number] for row in body], count)]
     ranks = {title: rank for rank, title in enumerate(LEAST_IMPORTANT)}
     known = [number for number, column in enumerate(columns) if number and column.title in ranks]
@@ -183,7 +187,7 @@ def _is_same(cells: list[str], count: int) -> bool:
 
 
 def _shorter(text: str, limit: int, mark: str) -> str:
-    """Return a text of at most ``limit`` characters, with more of its end than of its beginning."""
+    """Return a text shortened to ``limit`` characters, in which more of the end is left than of the beginning."""
     if len(text) <= limit:
         return text
     head = (limit - len(mark)) // 3
@@ -197,7 +201,7 @@ def _widths(columns: Sequence[Column], body: list[list[str]]) -> list[int]:
 
 
 def _laid_out(columns: Sequence[Column], body: list[list[str]]) -> list[str]:
-    """Return the title, the rule, and one line for each row."""
+    """Return the line of titles, the rule, and one line for each row."""
     widths = _widths(columns, body)
     pads = [str.ljust if column.left else str.rjust for column in columns]
     rows = [[column.title for column in columns], ["-" * width for width in widths], *body]
@@ -205,7 +209,7 @@ def _laid_out(columns: Sequence[Column], body: list[list[str]]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """Return a cell on one line; leading blanks, which indent a tree, stay."""
+    """Return a cell's text on one line. Blanks at its beginning stay, because they indent a tree."""
     indent = len(text) - len(text.lstrip(" "))
     return " " * indent + one_line(text, CELL_LIMIT)
 
@@ -217,10 +221,10 @@ def _cut(line: str, style: Style) -> str:
 
 
 def join(*parts: str) -> str:
-    """Return the parts of a report that are not empty, with a blank line between them."""
+    """Join the parts of a report that are not empty, with a blank line between them."""
     return "\n\n".join(part for part in parts if part)
 
 
 def left_over(whole: object, rows: Sequence[object], names: Sequence[str]) -> list[int]:
-    """Return, for each of these fields, the value of the whole minus the sum of the shown rows."""
+    """Return for each field the value of ``whole`` minus the sum of the shown rows."""
     return [getattr(whole, name) - sum(getattr(row, name) for row in rows) for name in names]

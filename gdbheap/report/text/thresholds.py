@@ -1,4 +1,4 @@
-"""malloc's thresholds in force, in words."""
+"""Sentences about malloc's thresholds."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ MMAPPED_AGAIN = (
 
 
 def mmapped_again(origin: str) -> str:
-    """Return how to make malloc map large blocks separately again."""
+    """Return the advice that makes malloc map large blocks separately again. ``origin``: how the threshold got its
+    value."""
     return OWN_CALL.format("M_MMAP_THRESHOLD") if origin == OWN else MMAPPED_AGAIN
 
 
 def kept_because(value: int, origin: str) -> str:
-    """Return what the mmap threshold did, as the end of a sentence: "rose to 31.0 MiB"."""
+    """Return what the mmap threshold is or did, as the end of a sentence: "rose to 31.0 MiB …"."""
     if origin == RISEN:
         return f"rose to {size_text(value)} when a large block was freed"
     return f"is {threshold_text(value, origin)}"
 
 
 def threshold_text(value: int, origin: str) -> str:
-    """Return a threshold and the origin of its value."""
+    """Return a threshold, and how it got its value."""
     return f"{size_text(value)} ({ORIGINS[origin]})"

@@ -1,4 +1,4 @@
-"""The part of an answer that was not examined because some references could not be read, for people."""
+"""Tell people which memory an answer does not cover because some references could not be read."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ INDENT = "  "
 
 
 def at_least(text: str, is_least: bool) -> str:
-    """Return a size, with "at least" before it if it may be larger."""
+    """Return a text with a size, with "at least" before it if the size may be larger."""
     return f"at least {text}" if is_least else text
 
 
 def unfinished(size: int, commands: Sequence[str], style: Style) -> str:
-    """Return a line about the memory that was not examined, and the commands that would examine it; "" if all was."""
+    """Return a line about the memory that was not examined, and the commands that would examine it; "" if ``size`` is
+    0."""
     if not size:
         return ""
     told = f"not examined: {style.bytes(size)}, because not all references could be read"

@@ -1,1 +1,1 @@
-"""Answers as text for people: one file for each answer."""
+"""The texts of answers, for people. Each answer has a file of its own."""

@@ -1,4 +1,4 @@
-"""Why glibc ended a process, as text for people."""
+"""The text that says why glibc ended a process."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ BLAMED = {
     "overflow": "The program wrote beyond the end of the block at {}",
     "freed twice": "The program freed the block at {} twice",
     "written after free": "The program wrote to the free block at {}",
-    "not a beginning": "The program freed a pointer into the block at {}, which does not begin there",
+    "not a beginning": "The program freed a pointer into the middle of the block at {}",
 }
 OTHER = "The block at {}"
-HELD = {True: "Held by", False: "Still pointed to by"}
+HELD = {True: "The block is held by", False: "Pointers to the block remain in"}
 MAX_FRAMES = 8
 
 
 def ended_by(message: str) -> str:
-    """Return the sentence that says how the process ended."""
-    return f"ended by abort(): {message}"
+    """Return the sentence that says how the process ended. ``message``: what glibc wrote."""
+    return f"Process ended by abort(): {message}"
 
 
 def abort_lines(answer: Abort | None, style: Style) -> str:
-    """Return glibc's message, the block to blame, its holder, and the calls; "" if glibc said nothing."""
+    """Return glibc's message, the damaged block, its holder, and the calls that led there; "" if glibc wrote no
+    message."""
     if answer is None:
         return ""
     lines = [style.coloured(ended_by(answer.message), FAULT)]
@@ -40,7 +41,7 @@ def abort_lines(answer: Abort | None, style: Style) -> str:
         lines.append(style.filled(f"{HELD[answer.block.state == 'used']}: {answer.holder}"))
     if answer.frames:
         more = " < …" if len(answer.frames) > MAX_FRAMES else ""
-        lines.append(style.filled(f"Called from: {' < '.join(answer.frames[:MAX_FRAMES])}{more}"))
+        lines.append(style.filled(f"abort() was reached from: {' < '.join(answer.frames[:MAX_FRAMES])}{more}"))
     return "\n".join(lines)
 
 

@@ -32,26 +32,29 @@ THREADS = (
 
 
 OTHERS = (
-    Column("arena"), Column("of", True), Column("active"), Column("used"), Column("cached"), Column("dirty"),
+    Column("arena"), Column("allocator", True), Column("active"), Column("used"), Column("cached"), Column("dirty"),
     Column("muzzy"), Column("retained"),
 )  # fmt: skip
 
 
-CACHES = (Column("free blocks of", True), Column("wait in", True), Column("address"), Column("blocks"), Column("bytes"))
-KINDS = {"central": "lists of spans", "transfer": "transfer caches", "thread": "cache of a thread"}
+CACHES = (
+    Column("allocator", True), Column("cache", True), Column("address"), Column("free blocks"), Column("bytes"),
+)  # fmt: skip
+KINDS = {"central": "free lists of spans", "transfer": "transfer caches", "thread": "cache of a thread"}
 
 
 NO_ARENAS = (
-    "What has no arenas has a row for each size of its blocks, which lie in groups of equal ones; those that wait in a "
-    "cache are free."
+    "An allocator without arenas has a row for each size of its blocks. Blocks of one size lie together in groups. "
+    "Blocks in a cache count as free."
 )
 
 
 def render(answer: Arenas, style: Style, cut: int = 0, detail: bool = False) -> str:
-    """Return a row for each arena, a row for the mapped chunks, and the total as malloc_stats counts.
+    """Return the text of the answer: a row for each arena, a row for the mmapped chunks, and the total, with
+    malloc_stats()'s figures.
 
-    ``cut``: the number of arenas that are not listed. ``detail``: add the listed arenas' heaps and free lists, and all
-    threads' caches.
+    ``cut``: how many arenas are not listed. ``detail``: add the heaps and free lists of the listed arenas, and the
+    caches of all threads.
     """
     others = [_others(answer, style)] if answer.others else []
     caches = [_caches(answer, style)] if answer.caches else []
@@ -71,7 +74,8 @@ def render(answer: Arenas, style: Style, cut: int = 0, detail: bool = False) -> 
 
 
 def _others(answer: Arenas, style: Style) -> str:
-    """Return the arenas of allocators with extents. Active bytes that are not used are free in slabs, or padding."""
+    """Return the table of the arenas of allocators with extents. Active bytes that are not used are free bytes in
+    slabs, or padding."""
 
     def sizes(row: ExtentArena) -> list[int]:
         return [row.active, row.used, row.cached, row.dirty, row.muzzy, row.given_back]
@@ -82,7 +86,7 @@ def _others(answer: Arenas, style: Style) -> str:
 
 
 def _caches(answer: Arenas, style: Style) -> str:
-    """Return the caches with free blocks of allocators without arenas."""
+    """Return the table of the caches of allocators without arenas. Only caches with free blocks are in it."""
     rows = [
         [
             f"{row.allocator} of {row.module}", KINDS[row.kind],
@@ -95,16 +99,17 @@ def _caches(answer: Arenas, style: Style) -> str:
 
 
 def _without_arenas(answer: Arenas, style: Style) -> str:
-    """Return the sizes of blocks, and a sentence about the memory that they have from the kernel."""
+    """Return the block sizes of an allocator without arenas, and a sentence about the memory that it has from the
+    kernel."""
     sentence = (
-        f"This malloc has no arenas: all threads share its groups of equal blocks. It has "
+        f"This malloc has no arenas: all threads share its groups of blocks of one size. It holds "
         f"{style.bytes(answer.total.system)} from the kernel."
     )
     return join(_sizes(answer, style), style.filled(sentence))
 
 
 def _sizes(answer: Arenas, style: Style) -> str:
-    """Return a row for each size of blocks, and the total."""
+    """Return the table of block sizes, with the total."""
     rows = [
         [
             count_text(row.size), count_text(row.groups), count_text(row.used_count),
@@ -143,7 +148,7 @@ def _mmapped(answer: Arenas, style: Style) -> list[str]:
 
 
 def _rest(answer: Arenas, cut: int, style: Style) -> list[str]:
-    """Return a row for the arenas that are not listed: the total minus the rows, so that the column adds up."""
+    """Return one row for all arenas that are not listed: the total minus the listed rows."""
     system = answer.total.system - answer.mmapped.bytes - sum(arena.system for arena in answer.arenas)
     in_use = answer.total.in_use - answer.mmapped.bytes - sum(arena.in_use for arena in answer.arenas)
     cells = [f"{cut} more", "-", *_system(system, answer, style), style.size(in_use)]
@@ -196,7 +201,7 @@ def _sentence(answer: Arenas, style: Style) -> str:
     tcache = sum(arena.tcache for arena in answer.arenas)
     return (
         f"malloc holds {style.bytes(total.system)} from the kernel and counts {style.bytes(total.in_use)} of it as in "
-        f"use; {style.bytes(unused)} is free. Blocks that wait in a thread's tcache ({style.bytes(tcache)}) "
-        "count as in use here, as in malloc_stats(), although the program has freed them. "
-        "Not all of it need be resident: 'heap' says what is. Large free chunks are holes: 'heap holes' lists them."
+        f"use; {style.bytes(unused)} is free. Blocks in threads' tcaches ({style.bytes(tcache)}) count as in use here, "
+        "as in malloc_stats(), although the program has freed them. Some of malloc's memory may not be resident: "
+        "'heap' shows how much is. Large free chunks are holes: 'heap holes' lists them."
     )

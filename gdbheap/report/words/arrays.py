@@ -1,4 +1,4 @@
-"""DataFrames, tables and arrays as text for people."""
+"""Texts about DataFrames, tables and arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["column_text", "in_array_text", "render_arrays", "shape_text"]
 
 ARRAYS = (
     Column("bytes"), SHARE, Column("retained"), Column("shape"), Column("address"), Column("what", True),
-    Column("dtype", True), Column("held at", True),
+    Column("dtype", True), Column("path", True),
 )  # fmt: skip
 SHOWN_COLUMNS = 6
 NAME_LENGTH = 60
@@ -27,7 +27,7 @@ CPU, META = "cpu", "meta"
 
 
 def shape_text(shape: Sequence[int], dtype: str | None = None) -> str:
-    """Return a shape like ``(1,000 x 3)``, with the dtype before it if there is one."""
+    """Return a shape, such as ``(1,000 x 3)``. If there is a dtype, it comes first."""
     sizes = TIMES.join(f"{size:,}" for size in shape)
     return f"{dtype} ({sizes})" if dtype else f"({sizes})"
 
@@ -39,11 +39,12 @@ def column_text(column: Wide, style: Style) -> str:
 
 
 def render_arrays(rows: Sequence[ArrayRow], count: int, size: int, absent: int, style: Style) -> str:
-    """Return a row for each array, and below it one for each of its largest columns."""
+    """Return a table with a row for each array and, below it, one for each of its largest columns. ``count``, ``size``,
+    ``absent``: the number of all arrays, their bytes, and how many of these are not resident."""
     shown = [cells for row in rows for cells in (_row(row, style), *_columns(row, style))]
     told = (
-        f"{counted(count, 'DataFrame, table or array', 'DataFrames, tables and arrays')} with {style.bytes(size)} of "
-        f"values{style.of_rss(size, absent)}; what several show is counted once."
+        f"{counted(count, 'DataFrame, table or array has', 'DataFrames, tables and arrays have')} {style.bytes(size)} "
+        f"of values{style.of_rss(size, absent)}. Memory that several of them show is counted once."
     )
     return join(table(ARRAYS, shown, style), style.filled(told))
 
@@ -56,13 +57,13 @@ def _row(row: ArrayRow, style: Style) -> list[str]:
     if row.device is not None:
         notes += _of_tensor(row, style)
     if row.base is not None:
-        notes.append(f"memory of {row.base}")
+        notes.append(f"memory provided by {row.base}")
     if row.kept_by is not None:
         notes.append(_kept_by(row.kept_by, style))
     elif row.views:
         notes.append(counted(row.views, "view"))
     if row.deep is not None and row.deep != row.bytes:
-        notes.append(f"{style.bytes(row.deep)} with objects")
+        notes.append(f"{style.bytes(row.deep)} including objects")
     more = f" ({', '.join(notes)})" if notes else ""
     return [
         *_sizes(row.bytes, style, row.absent), "" if row.retained is None else style.size(row.retained),
@@ -72,26 +73,27 @@ def _row(row: ArrayRow, style: Style) -> list[str]:
 
 
 def _kept_by(views: KeptBy, style: Style) -> str:
-    """Return a note that names the views that alone keep an array and show little of it."""
+    """Return a note that names the views that alone keep an array alive although they show only little of it."""
     return (
-        f"only {counted(views.count, 'view')} of {style.bytes(views.shown)} ({views.type}) refers to it: copy the view"
+        f"kept alive only by {counted(views.count, 'view')} of {style.bytes(views.shown)} ({views.type}): copy the "
+        "viewed part"
     )
 
 
 def _of_tensor(row: ArrayRow, style: Style) -> list[str]:
-    """Return notes about a tensor's values, if they are not all of its storage, or are not in this memory."""
+    """Return notes about a tensor whose values are only a part of its storage, or lie outside this memory."""
     own = "?" if row.nbytes is None else style.bytes(row.nbytes)
     if row.device != CPU:
-        return ["no values, on meta" if row.device == META else f"{own} on {row.device or ''}, not here"]
+        return ["no values (meta device)" if row.device == META else f"{own} on {row.device or ''}, not in this memory"]
     if row.bytes is None or not row.nbytes:
         return []
     if not row.bytes:
-        return [f"its storage is empty, {own} would be"]
-    return [f"{own} of its storage are its own"] if row.nbytes < row.bytes else []
+        return [f"its storage is empty: its values would take {own}"]
+    return [f"its values take {own} of the storage"] if row.nbytes < row.bytes else []
 
 
 def _columns(row: ArrayRow, style: Style) -> list[list[str]]:
-    """Return rows for the largest columns, and one for the rest."""
+    """Return rows for the largest columns, and one row for all others."""
     found = sorted(row.columns, key=lambda column: -(column.bytes or 0))
     cells = [_column(column, style) for column in found[:SHOWN_COLUMNS]]
     left = found[SHOWN_COLUMNS:]
@@ -104,7 +106,7 @@ def _columns(row: ArrayRow, style: Style) -> list[list[str]]:
 
 def _column(column: ArrayColumn, style: Style) -> list[str]:
     name = "" if column.name is None else f" {one_line(column.name, NAME_LENGTH)}"
-    deep = "" if column.deep in (None, column.bytes) else f"{style.bytes(column.deep or 0)} with objects"
+    deep = "" if column.deep in (None, column.bytes) else f"{style.bytes(column.deep or 0)} including objects"
     place = "" if column.address is None else address_text(column.address)
     return [*_sizes(column.bytes, style), "", "", place, f"  {column.what}{name}", column.dtype, deep]
 
@@ -114,7 +116,7 @@ def _sizes(size: int | None, style: Style, absent: int = 0) -> list[str]:
 
 
 def in_array_text(found: InArray, style: Style) -> str:
-    """Return which column of which table, or which array, it is."""
+    """Return to which column of which table, or to which array, an address belongs."""
     name = "" if found.name is None else f" {one_line(found.name, NAME_LENGTH)}"
     own = f"{found.what}{name} {shape_text(found.shape, found.dtype)}"
     place = f"at {address_text(found.address)}"

@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["maker_lines", "render"]
 
-# The most blocks that are listed as referred to.
+# At most this many of the blocks to which a block refers are listed.
 SHOWN = 8
 
 
 def render(answer: At, style: Style, address: int, with_maker: bool = False) -> str:
-    """Return a sentence that says what the address is, then one line for each known thing about it.
+    """Return the text of the answer: a sentence that says what the address is, then a line for each further fact.
 
-    ``with_maker``: the stack that made it was searched, and is added.
+    ``with_maker``: the log was searched for the stack that allocated the block, so add the stack, or that there is
+    none.
     """
     known = (
         ("object", answer.object and _object(answer.object, style)),
@@ -38,12 +39,12 @@ def render(answer: At, style: Style, address: int, with_maker: bool = False) -> 
     if answer.allocated_at is not None:
         own = answer.allocated_at
         place = f"{own.file}:{own.line}"
-        lines.append(f"  {'line':<8} {place}, which asked for {style.bytes(own.asked)} (tracemalloc)")
+        lines.append(f"  {'line':<8} {place}, which asked for {style.bytes(own.asked)} (as tracemalloc recorded)")
     return "\n".join([style.heading(_sentence(answer, address)), *lines, *made])
 
 
 def _refers(answer: At, style: Style) -> list[str]:
-    """Return a line for each of the largest blocks that the block refers to."""
+    """Return a line for each of the largest blocks to which the block refers."""
     shown = answer.refers[:SHOWN]
     lines = [
         f"  {'' if place else 'refers':<8} {address_text(row.address)}, {style.bytes(row.size)}, {_printable(row.what)}"
@@ -54,15 +55,16 @@ def _refers(answer: At, style: Style) -> list[str]:
 
 
 def maker_lines(made: Made | None, style: Style) -> list[str]:
-    """Return the recorded call that gave a block, and its stack."""
+    """Return the recorded call that allocated a block, and its stack."""
     if made is None:
-        return ["  made by  no call that has a stack"]
-    about = f"  made by  a call for {style.bytes(made.asked)} at {address_text(made.address)}, from"
+        return ["  made by  no recorded call with a stack"]
+    about = f"  made by  a call that asked for {style.bytes(made.asked)} and got {address_text(made.address)}, from"
     return [about, stack_text(made.frames, style)]
 
 
 def _printable(text: str) -> str:
-    """Return the text with its blanks unchanged, because blanks in a str are its content."""
+    """Return the text with "?" for characters that cannot be printed. Its blanks stay, because they are a part of a
+    str's value."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
@@ -74,7 +76,7 @@ def _sentence(answer: At, address: int) -> str:
         return f"{name} is in a block that an object of type {one_line(answer.owner.type, 200)} owns."
     if answer.block is not None:
         is_told = answer.variable is not None and answer.owner is not None and answer.variable in answer.owner.what
-        holds = f"; it holds: {one_line(answer.owner.what, 200)}" if answer.owner and not is_told else ""
+        holds = f"; its content: {one_line(answer.owner.what, 200)}" if answer.owner and not is_told else ""
         return (
             f"{name} is in a block of {answer.block.allocator} that is {_state(answer.block)}{holds}.{_further(answer)}"
         )
@@ -88,9 +90,9 @@ def _sentence(answer: At, address: int) -> str:
 def _further(answer: At) -> str:
     """Return a sentence that names the holder of a used block, or the command that finds it."""
     if answer.variable is not None:
-        return f" {one_line(answer.variable, 200)} holds it."
+        return f" {one_line(answer.variable, 200)} holds the block."
     is_told = answer.block is None or answer.block.state != "used" or answer.path is not None
-    return "" if is_told else " 'heap why' says who holds it."
+    return "" if is_told else " 'heap why' shows what holds the block."
 
 
 def _object(found: Object, style: Style) -> str:
@@ -99,21 +101,25 @@ def _object(found: Object, style: Style) -> str:
 
 
 def _owner(owner: Owner) -> str:
-    return f"{address_text(owner.address)}, {owner.type}, as its {owner.what}" if owner.type is not None else ""
+    return (
+        f"{address_text(owner.address)}, {owner.type}; the block contains the object's {owner.what}"
+        if owner.type is not None
+        else ""
+    )
 
 
 def _state(block: Block) -> str:
-    """Return "used", or "free" with the list: a block in a thread cache is free for the program, but not for
-    malloc_stats()."""
+    """Return "used", or "free" with the free list that contains the block. A block in a thread cache is free for the
+    program, but malloc_stats() counts it as used."""
     return block.state if block.state in ("used", "free") else f"free ({block.list or block.state})"
 
 
 def _block(block: Block, address: int, style: Style) -> str:
     arena = "" if block.arena is None else f", arena {block.arena}"
     free_list = f", on {block.list}" if block.list else ""
-    inside = f", {address - block.address:,} bytes into it" if address > block.address else ""
+    inside = f", the address is {address - block.address:,} bytes into it" if address > block.address else ""
     asked = "" if block.asked is None else f", {style.bytes(block.asked)} asked for"
-    parts = "" if block.mappings == 1 else f", up to {block.end:#x} in {block.mappings:,} mappings"
+    parts = "" if block.mappings == 1 else f", ends at {block.end:#x}, spans {block.mappings:,} mappings"
     return (
         f"{address_text(block.address)}, {style.bytes(block.size)}, {block.state}, {block.allocator}"
         f"{arena}{free_list}{asked}{inside}{parts}"

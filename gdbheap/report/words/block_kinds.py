@@ -19,8 +19,8 @@ LONGEST = 200
 
 
 def render(answer: BlockKinds, style: Style) -> str:
-    """Return a row for each kind, one for kinds that are not listed, one for blocks of no kind, the total, and a
-    sentence."""
+    """Return the text of the answer: a row for each kind of block, one row for kinds that are not listed, one for
+    blocks of unknown kind, the total, and a sentence."""
     rows = [
         [style.size(row.bytes), count_text(row.count), _used(row, style), one_line(row.type, LONGEST)]
         for row in answer.rows
@@ -31,18 +31,20 @@ def render(answer: BlockKinds, style: Style) -> str:
         size = total.bytes - rest.bytes - sum(row.bytes for row in answer.rows)
         count = total.count - rest.count - sum(row.count for row in answer.rows)
         rows.append([style.size(size), count_text(count), "", f"{left:,} more"])
-    rows.append([style.size(rest.bytes), count_text(rest.count), "", "of no kind that is proven"])
+    rows.append([style.size(rest.bytes), count_text(rest.count), "", "unclassified"])
     ends = [style.size(total.bytes), count_text(total.count), "", "total"]
     return join(table(COLUMNS, rows, style, ends), style.filled(_sentence(answer)))
 
 
 def _used(row: KindRow, style: Style) -> str:
-    """Return how much of their blocks the containers fill; "" for other kinds."""
+    """Return how much of their blocks the containers of a row fill; "" if the row's kind is no container."""
     return "" if row.occupied is None else style.size(row.occupied)
 
 
 def _sentence(answer: BlockKinds) -> str:
     known = answer.total.count - answer.unclassified.count
-    python = " Objects of Python are in 'heap pyobjects'." if answer.beside_python else ""
-    blocks = f"{known:,} of {counted(answer.total.count, 'block')} in use"
-    return f"{blocks} {'is' if known == 1 else 'are'} named: 'heap chunks --type=GLOB' lists those of some.{python}"
+    python = " 'heap pyobjects' lists Python objects." if answer.beside_python else ""
+    blocks = (
+        f"{known:,} of {counted(answer.total.count, 'block')} in use {'has' if known == 1 else 'have'} a known kind"
+    )
+    return f"{blocks}. 'heap chunks --type=GLOB' lists the blocks of a kind.{python}"

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
-COLUMNS = Column("buffer", True), Column("of type", True)
+COLUMNS = Column("buffer", True), Column("owner type", True)
 
 
 def render(answer: Buffers, style: Style) -> str:
-    """Return a row for each kind of buffer, one for kinds that are not listed, the total, and a sentence."""
+    """Return the text of the answer: a row for each kind of buffer, one row for kinds that are not listed, the total,
+    and a sentence."""
     if not answer.matching:
-        return style.filled("No object of a type whose name matches owns a buffer; 'heap pyobjects' lists the types.")
+        return style.filled("No object of a matching type owns a buffer; 'heap pyobjects' lists the types.")
     sizes = [(buffer.bytes, buffer.absent) for buffer in answer.rows]
     shares = Shares(style, [(answer.bytes, answer.absent), *sizes])
     rows = [_row(buffer, style, shares) for buffer in answer.rows]
@@ -47,6 +48,6 @@ def _sentence(answer: Buffers, style: Style) -> str:
     if not answer.reached:
         return start
     return (
-        f"{start} {style.bytes(answer.reached)} of it is called structure: no known field names these blocks, but "
-        "pointers lead to them from objects of this type."
+        f"{start} {style.bytes(answer.reached)} of it is called structure: no known field points to these blocks, but "
+        "objects of the row's type reach them."
     )

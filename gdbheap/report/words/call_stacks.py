@@ -1,4 +1,4 @@
-"""The text of ``gdbheap stacks``: the sites with the most bytes, and the stacks."""
+"""The text of ``gdbheap stacks``: the sites that allocated the most bytes, and the stacks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MAX_SITES = 20
 
 
 def render(answer: CallStacks, left_out: int, style: Style) -> str:
-    """Return whose calls they are, a row for each site, then the stacks. ``left_out``: the number of stacks that are
-    not listed."""
+    """Return the text of the answer: whose calls they are, a row for each site, then the stacks. ``left_out``: how many
+    stacks are not listed."""
     sites = answer.sites[:MAX_SITES]
     rows = [_row(site, answer, style) for site in sites]
     rest = len(answer.sites) - len(sites)
@@ -39,18 +39,22 @@ def _about(answer: CallStacks, style: Style) -> str:
     who = f"process {answer.pid} ({program})"
     if answer.since_call is not None:
         return (
-            f"Between call {answer.since_call:,} and call {answer.call:,} of {who} the memory in use changed by"
+            f"Between call {answer.since_call:,} and call {answer.call:,} of {who}, the memory in use changed by"
             f" {_signed(answer.bytes, style)}{_about_equal(answer)}."
         )
-    exact = "" if answer.in_use is None or answer.mean <= EVERY_CALL else f" ({style.bytes(answer.in_use)} were)"
+    exact = (
+        ""
+        if answer.in_use is None or answer.mean <= EVERY_CALL
+        else f"; the exact figure is {style.bytes(answer.in_use)}"
+    )
     return (
-        f"After call {answer.call:,} of {answer.calls:,} of {who} {style.bytes(answer.bytes)} in"
+        f"After call {answer.call:,} of {answer.calls:,} in {who}, {style.bytes(answer.bytes)} in"
         f" {counted(answer.blocks, 'block')} were in use{_about_equal(answer)}{exact}."
     )
 
 
 def _about_equal(answer: CallStacks) -> str:
-    return "" if answer.mean <= EVERY_CALL else ", by an estimate"
+    return "" if answer.mean <= EVERY_CALL else " (an estimate)"
 
 
 def _signed(size: int, style: Style) -> str:
@@ -86,8 +90,8 @@ def _notes(answer: CallStacks, style: Style) -> list[str]:
     notes = []
     if answer.mean > EVERY_CALL:
         notes.append(
-            f"The figures are estimates: one stack was recorded every {style.bytes(answer.mean)} that were asked for,"
-            f" on average; {counted(answer.sampled_blocks, 'block')} with one were in use."
+            f"The figures are estimates: on average, one stack was recorded for every {style.bytes(answer.mean)}"
+            f" requested. Of the blocks in use, {answer.sampled_blocks:,} had a recorded stack."
         )
     elif answer.without:
         verbs = ("has", "it was") if answer.without == 1 else ("have", "they were")
@@ -96,7 +100,7 @@ def _notes(answer: CallStacks, style: Style) -> list[str]:
             " that interrupted another call."
         )
     if answer.lost:
-        notes.append(f"{counted(answer.lost, 'call')} could not be written down, and are missing here.")
+        notes.append(f"The figures lack {counted(answer.lost, 'call')} that could not be recorded.")
     if not answer.is_whole:
-        notes.append("The log is truncated: these figures cover only the part that was read.")
+        notes.append("The trace is truncated: these figures cover only the part that was read.")
     return notes

@@ -26,28 +26,30 @@ KINDS = ("malloc", "calloc", "realloc", "memalign", "free")
 OTHERS = ("mmap", "munmap", "mremap", "mallopt", "malloc_trim", "fork")
 CALLS = (Column("call", LEFT), Column("calls"), Column("%"))
 MOMENTS = (
-    Column("in use", LEFT), Column("after call"), Column("seconds"), Column("blocks"), Column("asked for"),
-    Column("usable"), Column("% more"),
+    Column("moment", LEFT), Column("after call"), Column("seconds"), Column("blocks"), Column("asked for"),
+    Column("usable"), Column("% larger"),
 )  # fmt: skip
 COURSE = (
-    Column("after call"), Column("seconds"), Column("blocks"), Column("bytes"), Column("most until then"),
+    Column("after call"), Column("seconds"), Column("blocks"), Column("bytes"), Column("peak in interval"),
     Column("", LEFT),
 )  # fmt: skip
 SIZES = (
-    Column("size"), Column("below"), Column("calls"), Column("bytes"), Column("in use at the end"), Column("bytes"),
+    Column("from size"), Column("below"), Column("calls"), Column("bytes"), Column("blocks at end"),
+    Column("bytes at end"),
 )  # fmt: skip
-LIVES = (Column("released blocks lived", LEFT), Column("half at most"), Column("90 % at most"), Column("longest"))
+LIVES = (Column("lifetimes", LEFT), Column("median"), Column("90th percentile"), Column("longest"))
 GROWTHS = (
-    Column("call"), Column("arena"), Column("asked for"), Column("its chunk"), Column("largest hole"),
+    Column("call"), Column("arena"), Column("asked for"), Column("chunk needed"), Column("largest hole"),
     Column("too short by"), Column("grew by"), Column("called by", LEFT),
 )  # fmt: skip
-SPANS = (Column("calls"), Column("below"), Column("distribution of blocks", LEFT), Column("blocks"), Column("%"))
+SPANS = (Column("calls lived"), Column("below"), Column("distribution of blocks", LEFT), Column("blocks"), Column("%"))
 
 
 def render(answer: CallStats, whole: CallStats, style: Style, picture: str | None) -> str:
-    """Return whose calls they are, a table for each question, and the limits of the figures.
+    """Return the text of the answer: whose calls they are, several tables, and the limits of the figures.
 
-    ``answer`` has fewer sizes than ``whole`` if the list is cut. ``picture``: the file that the picture was written to.
+    ``answer`` has fewer sizes than ``whole`` if the list was cut. ``picture``: the file to which the picture was
+    written, None if there is none.
     """
     where = "" if picture is None else f"The picture is in {one_line(picture)}."
     return join(
@@ -63,7 +65,7 @@ def render(answer: CallStats, whole: CallStats, style: Style, picture: str | Non
 
 
 def about(answer: CallStats) -> str:
-    """Return a sentence with the number of calls and the program."""
+    """Return a sentence with the number of calls and the program that made them."""
     program = program_text(answer.words, answer.exe)
     return (
         f"{counted(answer.calls.all, 'call')} of process {answer.pid} ({program}) in"
@@ -80,8 +82,8 @@ def _calls(answer: CallStats, style: Style) -> str:
 def _moments(answer: CallStats, style: Style) -> str:
     peak, most = answer.peak, answer.most_blocks
     rows = [
-        ["most bytes", *_when(peak), *_amounts(peak, style)],
-        ["most blocks", *_when(most), *_amounts(most, style)],
+        ["most bytes in use", *_when(peak), *_amounts(peak, style)],
+        ["most blocks in use", *_when(most), *_amounts(most, style)],
         ["at the end", count_text(answer.calls.all), f"{answer.seconds:.2f}", *_amounts(answer.live, style)],
     ]
     return table(MOMENTS, rows, style)
@@ -97,7 +99,7 @@ def _amounts(found: InUse | Moment, style: Style) -> list[str]:
 
 
 def _course(points: Sequence[Point], style: Style) -> str:
-    """Return a row for each of a few intervals with about as many calls."""
+    """Return how the memory in use changed: a few intervals, each a row with about the same number of calls."""
     if len(points) < 2:
         return ""
     last = len(points) - 1
@@ -113,7 +115,7 @@ def _course(points: Sequence[Point], style: Style) -> str:
 
 
 def _sizes(rows: Sequence[SizeOfCalls], whole: Sequence[SizeOfCalls], style: Style) -> str:
-    """Return the rows, one for the rest, and the total."""
+    """Return the table of sizes: the given rows, one row for all others, and the total."""
     if not whole:
         return ""
     body = [[count_text(row.start), count_text(row.end), *_size(row, style)] for row in rows]
@@ -137,7 +139,7 @@ def _lives(answer: CallStats, style: Style) -> str:
     lives = answer.lifetimes
     if not lives.released:
         return ""
-    rows = [["calls", *_quantiles(lives.in_calls, ",.0f")], ["seconds", *_quantiles(lives.in_seconds, ",.6f")]]
+    rows = [["in calls", *_quantiles(lives.in_calls, ",.0f")], ["in seconds", *_quantiles(lives.in_seconds, ",.6f")]]
     longest = max(span.blocks for span in lives.by_calls)
     spans = [
         [count_text(span.start), count_text(span.end), bar(span.blocks, longest, style), count_text(span.blocks),
@@ -149,7 +151,8 @@ def _lives(answer: CallStats, style: Style) -> str:
 
 
 def _growths(growths: Sequence[Growth], style: Style) -> str:
-    """Return a row for each examined call, one for the rest, and the total."""
+    """Return the table of arena growths: a row for each call whose free chunks were read, one row for all others, and
+    the total."""
     looked = [grown for grown in growths if grown.has_looked]
     if not growths:
         return ""
@@ -175,7 +178,7 @@ def _quantiles(of: LifetimesOf, form: str) -> Iterator[str]:
 
 
 def told(answer: CallStats, style: Style) -> Iterator[str]:
-    """Yield sentences about the sums of the calls and about the limits of the figures."""
+    """Yield sentences about the sums of the calls, and about the limits of the figures."""
     yield from _sums(answer, style)
     yield from _notes(answer)
 
@@ -183,25 +186,24 @@ def told(answer: CallStats, style: Style) -> Iterator[str]:
 def _sums(answer: CallStats, style: Style) -> Iterator[str]:
     lower, upper, requested = answer.cumulated.lower, answer.cumulated.upper, answer.requested
     yield (
-        f"It asked for {style.bytes(lower)} all together where realloc counts for what it adds, for"
-        f" {style.bytes(upper)} where it counts whole; {style.bytes(requested.usable)} of that could be used"
-        f" ({share_text(requested.usable - requested.bytes, requested.bytes)} % more)."
+        f"The program asked for {style.bytes(upper)} in all, or {style.bytes(lower)} if a realloc counts only for the"
+        f" bytes that it adds. The blocks returned for the {style.bytes(upper)} had {style.bytes(requested.usable)} of"
+        f" usable memory ({share_text(requested.usable - requested.bytes, requested.bytes)} % more)."
     )
     lives, temporary = answer.lifetimes, answer.temporary
     yield (
-        f"{counted(answer.allocated, 'block')} began to live, {count_text(lives.released)} were released:"
-        f" {count_text(lives.within_a_call)} ({share_text(lives.within_a_call, lives.released)} %) by the very next"
-        " call;"
-        f" {count_text(temporary.count)} ({share_text(temporary.count, answer.allocated)} %,"
-        f" {style.bytes(temporary.bytes)}) were temporary: released by the next call of the thread that had allocated"
-        " them."
+        f"{counted(answer.allocated, 'block was allocated', 'blocks were allocated')}, and"
+        f" {count_text(lives.released)} released. The very next call released {count_text(lives.within_a_call)} of the"
+        f" released blocks ({share_text(lives.within_a_call, lives.released)} %)."
+        f" {counted(temporary.count, 'block was', 'blocks were')} temporary"
+        f" ({share_text(temporary.count, answer.allocated)} % of all, {style.bytes(temporary.bytes)}): released by the"
+        " next call of the thread that had allocated the block."
     )
     resized = answer.resized
     if answer.calls.realloc:
         yield (
-            f"realloc made {counted(resized.made_larger, 'block')} larger and {count_text(resized.shrunk)} smaller; "
-            "it moved"
-            f" {count_text(resized.moved)}, {style.bytes(resized.copied)} together."
+            f"realloc made {counted(resized.made_larger, 'block')} larger and {count_text(resized.shrunk)} smaller."
+            f" It moved {counted(resized.moved, 'block')}, and copied {style.bytes(resized.copied)} for that."
         )
     if answer.arena_growths is not None:
         yield from _about_growths(answer.arena_growths)
@@ -218,26 +220,26 @@ def _about_growths(growths: Sequence[Growth]) -> Iterator[str]:
     )
     if nearest is not None:
         yield (
-            f"{counted(len(growths), 'call')} made an arena larger. Call {count_text(nearest.call)} missed the closest:"
-            f" the largest hole was {count_text(nearest.short_by)} bytes too short for its chunk of"
-            f" {count_text(nearest.chunk)}."
+            f"{counted(len(growths), 'call')} made an arena larger. Call {count_text(nearest.call)} came"
+            f" closest to finding a hole: it needed a chunk of {count_text(nearest.chunk)} bytes, and the largest hole"
+            f" was {count_text(nearest.short_by)} bytes too small."
         )
 
 
 def _notes(answer: CallStats) -> Iterator[str]:
     """Yield sentences about the limits of the figures."""
     if answer.failed:
-        yield f"{counted(answer.failed, 'call')} gave nothing and are in no sum."
+        yield f"No sum of bytes includes the {counted(answer.failed, 'call')} that returned NULL."
     if answer.unknown:
         yield (
-            f"{counted(answer.unknown, 'call')} were about blocks from before the recording, by the process that forked"
-            " this one; what realloc gave for such a block counts as a new one."
+            f"{counted(answer.unknown, 'call')} concerned blocks that the process that forked this one had allocated"
+            " before the recording. A block that realloc returned for such a block counts as new."
         )
     if answer.not_released:
-        yield f"The release of {counted(answer.not_released, 'block')} is not in the log."
+        yield f"The release of {counted(answer.not_released, 'block')} is not in the trace."
     if answer.lost:
         yield f"{counted(answer.lost, 'call')} could not be recorded."
     if not answer.is_whole:
-        yield "The log is damaged or was cut off: these are the calls up to there."
+        yield "The trace is damaged or was cut off: the figures cover only the calls before that point."
     if answer.processes > 1:
-        yield f"The log has {counted(answer.processes, 'process', 'processes')}: --process=PID chooses another."
+        yield f"The trace has {counted(answer.processes, 'process', 'processes')}: --process=PID chooses another."

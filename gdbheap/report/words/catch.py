@@ -18,12 +18,13 @@ ENDS = {"gone": "The process ended.", "exec": "The process began to run another 
 
 
 def render(answer: Catch, cut: int, style: Style) -> str:
-    """Return each call with its stack, and the cost. ``cut``: the number of calls that are not listed."""
-    parts = [_call(call, style) for call in answer.rows] or ["There was no such call."]
+    """Return the text of the answer: each call with its stack, and what catching cost. ``cut``: how many calls are not
+    listed."""
+    parts = [_call(call, style) for call in answer.rows] or ["No matching call was made."]
     parts += [f"{counted(cut, 'more call')} not listed."] if cut else []
     cost = answer.cost
-    told = f"It took {answer.seconds:.1f} s; threads stood for {1000 * cost.stood:.1f} ms, all of the process for "
-    told += f"{1000 * cost.held:.1f} ms. {ENDS.get(answer.why_ended, '')}"
+    told = f"gdbheap watched for {answer.seconds:.1f} s. Threads were stopped for {1000 * cost.stood:.1f} ms in total, "
+    told += f"the whole process for {1000 * cost.held:.1f} ms. {ENDS.get(answer.why_ended, '')}"
     return join(*parts, style.filled(told.rstrip()))
 
 

@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 __all__ = ["named", "render"]
 
 CAUGHT = "caught inside malloc"
-# The start of texts that already name the allocator.
+# Some texts already name the allocator. They begin so.
 TOLD = "caught inside "
 COLUMNS = (Column("address"), Column("what", True), Column("expected", True), Column("found", True))
 
 
 def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) -> str:
-    """Return why the process ended, the verdict, and a row for each place of ``damage``. ``count``: the number of all
-    places."""
+    """Return the text of the answer: why the process ended, the verdict, and a row for each damaged place in
+    ``damage``.
+
+    ``count``: the number of all damaged places."""
     return join(abort_lines(answer.abort, style), _walked(answer, style, damage, count))
 
 
@@ -35,30 +37,30 @@ def _walked(answer: Check, style: Style, damage: Sequence[Damage], count: int) -
     slabs += f", {counted(answer.spans, 'span')} of tcmalloc" if answer.spans else ""
     walked = f"{counted(answer.regions, 'region')}, {counted(answer.chunks, 'chunk')}{slabs} and {pools} were walked"
     if not count:
-        verdict = "nothing is damaged" if answer.ok else "not all of it could be read"
+        verdict = "nothing is damaged" if answer.ok else "not everything could be read"
         return _verdict(walked, verdict, SOUND if answer.ok else FAULT, style)
     if answer.ok:
         places = counted(count, "place is", "places are")
-        verdict = f"{places} half done by a thread inside malloc"
+        verdict = f"{places} being changed by a thread inside malloc"
         return join(style.heading(f"{walked}; {verdict}."), _table(damage, style))
     places = counted(count, "place is", "places are")
     left = style.bytes(answer.unexplained)
-    went_on = f"The walk continued after each place; {left} of glibc's arenas remain unexplained."
+    went_on = f"The walk continued after each damaged place. It could not read {left} of glibc's arenas."
     return join(_verdict(walked, f"{places} damaged", FAULT, style), _table(damage, style), style.filled(went_on))
 
 
 def _verdict(walked: str, verdict: str, what: str, style: Style) -> str:
-    """Return the first line, whose end is coloured."""
+    """Return the first line: what was walked, and the verdict in colour. ``what``: the colour, a key of COLOURS."""
     return f"{style.heading(f'{walked};')} {style.coloured(f'{verdict}.', what)}"
 
 
 def named(place: Damage) -> Damage:
-    """Return the place, with words that say so if a thread has left it half done."""
+    """Return a damaged place. If a thread inside the allocator has left it half changed, its text says so."""
     is_told = not place.transient or place.what.startswith(TOLD)
     return place if is_told else replace(place, what=f"{CAUGHT}: {place.what}")
 
 
 def _table(damage: Sequence[Damage], style: Style) -> str:
-    """Return a row for each place, in the order of the walk."""
+    """Return the table of the damaged places, in the order in which they were found."""
     rows = [[address_text(place.address), place.what, place.expected, place.found] for place in damage]
     return table(COLUMNS, rows, style)

@@ -20,12 +20,16 @@ ABOUT = {
 }
 HOW = {"set": "set by the program or by glibc's tunables", "default": "the default", "risen": "raised by glibc"}
 ALL, PAGES = "arena_max", "hugetlb"
-HUGE = ("malloc asks for no huge pages", "malloc asks for transparent huge pages", "malloc takes pages of hugetlbfs")
+HUGE = (
+    "malloc asks for no huge pages",
+    "malloc asks for transparent huge pages",
+    "malloc takes its pages from hugetlbfs",
+)
 
 
 def render(answer: CheckAdvice, style: Style) -> str:
-    """Return which settings are advised now, and for each known setting whether it is set, whether it is active, and
-    which memory it affects."""
+    """Return the text of the answer: which settings are advised now; then, for each known setting, whether it is set,
+    whether it is active, and which memory it affects."""
     known = answer.knows_environment
     lines = [style.filled(_sentence(setting, known, style)) for setting in answer.settings]
     lines += [style.filled(_other(other, known)) for other in answer.other_settings]
@@ -38,7 +42,7 @@ def _sentence(setting: Setting, known: bool, style: Style) -> str:
     if setting.value is None:
         state = f"{_unset(setting.name, known)}: {value}{_because(setting)}"
     else:
-        name = setting.name if setting.by == setting.name else f"{setting.by} for {setting.name}"
+        name = setting.name if setting.by == setting.name else f"Through {setting.by}, {setting.name}"
         verdict = "is set and active" if setting.took else "is set, but not active"
         state = f"{name}={setting.value} {verdict}: {value}"
     size = "unknown" if setting.bytes is None else style.bytes(setting.bytes)
@@ -65,7 +69,7 @@ def _because(setting: Setting) -> str:
 def _other(other: Other, known: bool) -> str:
     state = _unset(other.name, known) if other.value is None else f"{other.name}={other.value} is set"
     owner, _, _ = other.whose.partition("'")
-    return f"{state}; only {owner} itself knows whether it is active."
+    return f"{state}; only {owner} itself knows whether this setting is active."
 
 
 def _findings(answer: CheckAdvice, style: Style) -> list[str]:

@@ -21,17 +21,18 @@ COLUMNS = (
 
 
 ASKED = Column("asked for")
-# The column's index: it comes after the size.
+# The index of the column with the requested size: the one after the size.
 ASKED_AT = 2
 
 
 def render(answer: Chunks, style: Style) -> str:
-    """Return a sentence, a row for each chunk, one for chunks that are not listed, and the total.
+    """Return the text of the answer: a sentence, a row for each chunk, one row for all chunks that are not listed, and
+    the total.
 
-    There is a column for the requested size if it is known for some chunk.
+    There is a column for the requested size if it is known for any chunk.
     """
     if not answer.count:
-        return style.filled("No chunk matches; 'heap sizes' shows which sizes there are.")
+        return style.filled("No chunk matches; 'heap sizes' shows which sizes exist.")
     tells = any(chunk.asked is not None for chunk in answer.rows)
     rows = [_row(chunk, style) for chunk in answer.rows]
     left = answer.count - len(answer.rows)

@@ -1,4 +1,4 @@
-"""The container's memory as text: what its control group uses, whose that is, and how near the limit is."""
+"""The text about the container: how much memory its control group uses, for what, and how near it is to its limit."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ KILLED, HIT = "oom_kill", "max"
 
 
 def render(answer: Container | None, lazy: int | None, style: Style, always: bool = True) -> str:
-    """Return how much was freed lazily, then a description of the group; "" if there is neither.
+    """Return sentences about memory that was freed lazily, and about the control group; "" if neither is known.
 
-    ``always``: also describe a group without a limit in which no task waits for memory.
+    ``always``: describe the group even if it has no limit and none of its tasks waits for memory.
     """
     shown = answer is not None and (always or _is_pressed(answer))
     return "\n".join(filter(None, [_lazy(lazy, style), *(_group(answer, style) if answer and shown else [])]))
@@ -40,15 +40,15 @@ def _lazy(lazy: int | None, style: Style) -> str:
     if not lazy:
         return ""
     return style.filled(
-        f"Freed lazily (MADV_FREE): {style.bytes(lazy)}{style.of_rss(lazy)} stays resident until the kernel needs it, "
-        "and goes before any process is killed."
+        f"Freed lazily (MADV_FREE): {style.bytes(lazy)}{style.of_rss(lazy)} stays resident until the kernel needs "
+        "memory. It is taken back before any process is killed."
     )
 
 
 def _group(answer: Container, style: Style) -> Iterator[str]:
     where = one_line(answer.path, PATH_WIDTH)
     limit = "no limit" if answer.max is None else f"limit {style.bytes(answer.max)}"
-    above = "" if answer.max_of in (None, answer.path) else f" (of {one_line(answer.max_of, PATH_WIDTH)})"
+    above = "" if answer.max_of in (None, answer.path) else f", set on {one_line(answer.max_of, PATH_WIDTH)}"
     parts = ", ".join(_parts(answer, style))
     start = f"Container {where} uses {style.bytes(answer.current)} ({limit}{above})"
     yield style.filled(f"{start}{': ' if parts else ''}{parts}.")
@@ -60,7 +60,8 @@ def _group(answer: Container, style: Style) -> Iterator[str]:
 
 
 def _files(files: list[TmpfsFile], style: Style) -> str:
-    """Return the files in tmpfs that the process does not map. They use memory until somebody removes them."""
+    """Return a sentence about the files in tmpfs that the process does not map. They use memory until somebody removes
+    them."""
     shown = [f"{one_line(file.file, PATH_WIDTH)} {style.bytes(file.bytes)}" for file in files[:SHOWN_FILES]]
     left = files[SHOWN_FILES:]
     more = [f"{len(left):,} more {style.bytes(sum(file.bytes for file in left))}"] * bool(left)
@@ -72,7 +73,7 @@ def _files(files: list[TmpfsFile], style: Style) -> str:
 
 
 def _parts(answer: Container, style: Style) -> Iterator[str]:
-    """Yield the parts that add up to the group's memory."""
+    """Yield the parts of the group's memory, in words. They add up to all of it."""
     named = (
         (None if answer.own is None else answer.own - answer.moved, "this process's anonymous memory"),
         (answer.others, "other processes"),
@@ -85,17 +86,17 @@ def _parts(answer: Container, style: Style) -> Iterator[str]:
 
 
 def _more(answer: Container, style: Style) -> Iterator[str]:
-    """Yield what decides whether the group will be killed."""
+    """Yield the facts that decide whether the kernel will kill the group's processes for lack of memory."""
     if answer.inactive_file:
         yield f"{style.bytes(answer.inactive_file)} of page cache is reclaimed first"
     if answer.moved:
-        yield f"{style.bytes(answer.moved)} of the process counts for its former group"
+        yield f"{style.bytes(answer.moved)} of this process's memory still counts for its former control group"
     if answer.high is not None:
-        yield f"The kernel slows its programs down above {style.bytes(answer.high)} (memory.high)"
+        yield f"The kernel slows the container's programs down above {style.bytes(answer.high)} (memory.high)"
     if answer.swap:
-        yield f"{style.bytes(answer.swap)} is swapped"
+        yield f"{style.bytes(answer.swap)} of the container's memory is swapped out"
     if answer.events.get(HIT):
-        yield f"It hit its limit {counted(answer.events[HIT], 'time')}"
+        yield f"The container hit its limit {counted(answer.events[HIT], 'time')}"
     if answer.events.get(KILLED):
         yield f"The OOM killer ended {counted(answer.events[KILLED], 'process', 'processes')}"
     if answer.pressure is not None and max(answer.pressure.some):
@@ -103,6 +104,6 @@ def _more(answer: Container, style: Style) -> Iterator[str]:
 
 
 def _waited(pressure: Pressure) -> str:
-    whose = "Its tasks" if pressure.scope == "group" else "Tasks on this machine"
+    whose = "The container's tasks" if pressure.scope == "group" else "Tasks on this machine"
     share = "/".join(f"{percent:.1f}" for percent in pressure.some)
-    return f"{whose} waited for memory {share} % of the last 10 s, 1 min and 5 min"
+    return f"{whose} waited for memory during {share} % of the last 10 s, 1 min and 5 min"

@@ -15,19 +15,19 @@ __all__ = ["render"]
 
 NAMES = (
     Column("total"), Column("free"), Column("used"), Column("count"), Column("context", True),
-    Column("for example", True),
+    Column("example", True),
 )  # fmt: skip
 SHOWN_NAMES = 10
 COLUMNS = (
-    Column("total"), Column("free"), Column("used"), Column("level"), Column("context", True), Column("for", True),
-    Column("address"),
+    Column("total"), Column("free"), Column("used"), Column("level"), Column("context", True),
+    Column("identifier", True), Column("address"),
 )  # fmt: skip
 
 
 def render(answer: Contexts, style: Style) -> str:
-    """Return a row for each name if some name has several contexts, then the contexts.
+    """Return the text of the answer: if several contexts have the same name, a row for each name; then the contexts.
 
-    Contexts have a row each, with one for those that are not listed, the total, and a sentence.
+    Each context has a row, and all that are not listed share one; then come the total and a sentence.
     """
     rows = [_row(row, style) for row in answer.rows]
     left = answer.count - len(answer.rows)
@@ -42,7 +42,7 @@ def render(answer: Contexts, style: Style) -> str:
 
 
 def _names(answer: Contexts, style: Style) -> str:
-    """Return a row for each of the largest names; "" if each context has a name of its own."""
+    """Return the table of the names whose contexts have the most memory; "" if each context has a name of its own."""
     if len(answer.by_name) == answer.count:
         return ""
     shown, left = answer.by_name[:SHOWN_NAMES], answer.by_name[SHOWN_NAMES:]
@@ -62,8 +62,8 @@ def _row(row: ContextRow, style: Style) -> list[str]:
 
 
 def _sentence(answer: Contexts, style: Style) -> str:
-    contexts = counted(answer.count, "memory context has", "memory contexts have")
+    contexts = counted(answer.count, "memory context holds", "memory contexts hold")
     return (
-        f"{contexts} {style.bytes(answer.bytes)} from malloc, as pg_backend_memory_contexts counts; "
-        f"{style.bytes(answer.free)} of that can be handed out again."
+        f"{contexts} {style.bytes(answer.bytes)} from malloc, counted as in pg_backend_memory_contexts. "
+        f"{style.bytes(answer.free)} of that is free: PostgreSQL can hand it out again."
     )

@@ -23,14 +23,15 @@ __all__ = ["conclusion", "heading", "holder_text", "limit_sentence", "owner_text
 MINUTE, HOUR, DAY = 60, 3600, 86400
 MAX_SECONDS_LEFT = 365 * DAY
 LEFT = True
-# Deeper lines of the ledger are only in JSON.
+# Lines of the ledger at a deeper level are only in the JSON.
 MAX_DEPTH = 1
 
 
 def render(answer: Difference, whole: Difference, top: int | None, style: Style) -> str:
-    """Return which holder grew, what was compared, a table for each kind of change, what only rises, and the limit.
+    """Return the text of the answer: which holders grew, what was compared, a table for each kind of change, the
+    figures that only rise, and when the limit is reached.
 
-    Each table has at most ``top`` rows (None: all).
+    ``top``: the most rows of a table, None for all.
     """
     return join(
         style.filled(conclusion(whole, style)),
@@ -49,36 +50,39 @@ def render(answer: Difference, whole: Difference, top: int | None, style: Style)
     )
 
 
-UNKNOWN = "Which holder grew is not known: a snapshot has not read all references; 'gdbheap snapshot --owners' does."
+UNKNOWN = "It is unknown which holder grew: a snapshot did not read all references. 'gdbheap snapshot --owners' does."
 
 
 def conclusion(answer: Difference, style: Style) -> str:
-    """Return which holders grew; if a snapshot has no holders, the object whose retained size grew the most."""
+    """Return a sentence that says which holders grew. If a snapshot has no holders, name the object whose retained size
+    grew the most."""
     told = growth_sentence(answer.holders, answer.in_use, answer.free, style)
     most = answer.owners[0] if answer.owners and answer.holders is None else None
     if most is None or most.retained <= 0:
         return " ".join(filter(None, [told, UNKNOWN if answer.holders is None else ""]))
     sizes = f"{style.bytes(most.looks[0])} to {style.bytes(most.looks[-1])}"
-    retained = f"What {source_path(owner_text(most))} retains grew by {style.bytes(most.retained)} ({sizes})."
+    retained = (
+        f"The memory that {source_path(owner_text(most))} retains grew by {style.bytes(most.retained)} ({sizes})."
+    )
     return " ".join(filter(None, [retained, told]))
 
 
 def _table(columns: Sequence[Column], rows: list[list[str]], count: int, style: Style) -> str:
-    """Return the rows, and how many of ``count`` are left out; "" without rows."""
+    """Return a table of the rows, and how many of the ``count`` rows are left out; "" if there are no rows."""
     left = count - len(rows)
-    more = f"{left:,} more are left out (--top)." if left else ""
+    more = f"Rows that are not shown: {left:,}. --top=N shows more." if left else ""
     return join(table(columns, rows, style), more) if rows else ""
 
 
 def heading(answer: Difference, style: Style) -> str:
-    """Return what was compared, over what time, and by how much RSS changed."""
+    """Return what was compared, how much time lies between the first and the last snapshot, and how RSS changed."""
     first, last = answer.compared[0], answer.compared[-1]
     looks = f"{len(answer.compared)} snapshots of " if len(answer.compared) > 2 else ""
     names = list(dict.fromkeys(_name(look) for look in answer.compared))
     what = f"{looks}{names[0]}" if answer.same_process else f"{looks}{' and '.join(names)} (not the same process)"
     between = _duration(last.time - first.time)
     if answer.rss is None:
-        return f"{what}, {between} between the first and the last. RSS is not known in all of them."
+        return f"{what}, {between} between the first and the last. RSS is unknown in the first or the last."
     rss = f"RSS {style.size(first.rss)} to {style.size(last.rss)}, {_signed(answer.rss, style)}"
     return f"{what}, {between} between the first and the last: {rss}."
 
@@ -111,7 +115,7 @@ def _look_columns(answer: Difference) -> list[Column]:
 
 
 def _ledger(answer: Difference, style: Style) -> str:
-    """Return the lines that changed, each below its parent."""
+    """Return the table of the ledger's lines that changed, each below its parent."""
     depths: dict[str, int] = {}
     for row in answer.ledger:
         depths[row.id] = 0 if row.parent is None else depths.get(row.parent, 0) + 1
@@ -137,7 +141,7 @@ def _ledger(answer: Difference, style: Style) -> str:
 
 def _holders(answer: Difference, top: int | None, style: Style) -> str:
     columns = (
-        Column("in use"), *_look_columns(answer), Column("held by", LEFT), Column("what it is", LEFT),
+        Column("in use"), *_look_columns(answer), Column("holder", LEFT), Column("description", LEFT),
     )  # fmt: skip
     rows = [
         [_signed(row.bytes, style), *_looks(row.looks, style), row.path, now_text(row)]
@@ -150,7 +154,7 @@ def _types(answer: Difference, whole: Difference, style: Style) -> str:
     if not whole.types:
         return ""
     columns = (
-        Column("count"), Column("objects"), Column("buffers"), Column("together"), *_look_columns(answer),
+        Column("count"), Column("objects"), Column("buffers"), Column("total"), *_look_columns(answer),
         Column("type", LEFT),
     )  # fmt: skip
 
@@ -178,8 +182,8 @@ def _sizes(answer: Difference, top: int | None, style: Style) -> str:
 
 def _blocks(answer: Difference, top: int | None, style: Style) -> str:
     columns = (
-        Column("came"), Column("went"), Column("still there"), Column("size"), Column("bytes"), Column("type", LEFT),
-        Column("one that came", LEFT), Column("most of them held by", LEFT),
+        Column("new"), Column("gone"), Column("still there"), Column("size"), Column("bytes"), Column("type", LEFT),
+        Column("new block at", LEFT), Column("holder of most", LEFT),
     )  # fmt: skip
     rows = [
         [
@@ -198,12 +202,12 @@ def _blocks(answer: Difference, top: int | None, style: Style) -> str:
 
 
 def holder_text(row: BlockChange) -> str:
-    """Return the first holder of the new blocks, with its number of blocks unless it holds all."""
+    """Return the first holder of the new blocks. If it does not hold all of them, add how many it holds."""
     if not row.new_holders:
         return "-"
     first = row.new_holders[0]
     if first.type is None:
-        name = "no single one"
+        name = "no single holder"
     elif first.path is None:
         name = first.type
     else:
@@ -229,7 +233,7 @@ def _owners(answer: Difference, top: int | None, style: Style) -> str:
 
 
 def owner_text(row: OwnerChange) -> str:
-    """Return how an object is reached."""
+    """Return the path by which an object is reached."""
     return row.path or row.chain or "-"
 
 
@@ -252,7 +256,7 @@ def _arenas(answer: Difference, top: int | None, style: Style) -> str:
 def _holes(answer: Difference, top: int | None, style: Style) -> str:
     columns = (
         Column("hole"), Column("size"), Column("resident"), Column("allocator", LEFT), Column("state", LEFT),
-        Column("held by", LEFT),
+        Column("blocks around", LEFT),
     )  # fmt: skip
     rows = [
         [
@@ -278,10 +282,10 @@ def _findings(answer: Difference, style: Style) -> str:
 
 
 def _trend(answer: Difference, top: int | None, style: Style) -> str:
-    """Return the figures that rose from each snapshot to the next."""
+    """Return the table of the figures that rose from each snapshot to the next."""
     if not answer.trend:
         return ""
-    columns = (Column("per hour"), *_look_columns(answer), Column("kind", LEFT), Column("what only rises", LEFT))
+    columns = (Column("per hour"), *_look_columns(answer), Column("kind", LEFT), Column("rising figure", LEFT))
     rows = [
         [f"+{style.size(round(row.rate * HOUR))}", *_looks(row.looks, style), row.kind, row.name]
         for row in answer.trend[:top]
@@ -290,7 +294,7 @@ def _trend(answer: Difference, top: int | None, style: Style) -> str:
 
 
 def limit_sentence(answer: Difference, style: Style) -> str:
-    """Return when RSS reaches the limit; "" if there is none."""
+    """Return a sentence that says when RSS will reach the limit; "" if there is no limit."""
     if answer.limit is None:
         return ""
     limit = style.bytes(answer.limit)

@@ -16,21 +16,21 @@ NAMES = {
     "process": "the process",
     "status": "sizes (status)",
     "maps": "mappings (maps)",
-    "smaps_rollup": "exact sizes, PSS (smaps_rollup)",
-    "pagemap": "which pages are there (pagemap)",
+    "smaps_rollup": "exact sizes and PSS (smaps_rollup)",
+    "pagemap": "resident pages (pagemap)",
     "mem": "memory (mem, ptrace)",
     "cgroup": "the container's memory (cgroup)",
     "ptrace": "other users' processes (CAP_SYS_PTRACE)",
-    "yama": "processes not started here (ptrace_scope)",
-    "seccomp": "seccomp (of gdbheap)",
-    "user-namespace": "user namespace (of gdbheap)",
+    "yama": "processes that already run (ptrace_scope)",
+    "seccomp": "gdbheap's seccomp filter",
+    "user-namespace": "gdbheap's user namespace",
     "gdb": "gdb",
 }
-WORDS = {"ok": "ok", "refused": "blocked", "absent": "not here"}
+WORDS = {"ok": "ok", "refused": "blocked", "absent": "not found"}
 
 
 def render(answer: Doctor, style: Style) -> str:
-    """Return whether anything blocks gdbheap, then what can be read."""
+    """Return the text of the answer: whether anything keeps gdbheap from working, then what can be read."""
     rows = [_row(check) for check in answer.rows]
     columns = (Column("what", True), Column("state", True), Column("detail", True))
     return join("\n".join(_verdict(answer, style)), table(columns, rows, style))

@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 COLUMNS = (
-    Column("count"), Column("empty"), Column("shared keys"), Column("items"), Column("room for"), Column("full"),
+    Column("count"), Column("empty"), Column("shared keys"), Column("items"), Column("room"), Column("filled"),
     Column("up to half full"), Column("type", True),
 )  # fmt: skip
 TENTHS_OF_HALF = 5
 ABOUT = (
-    "Room is what a container can hold before it grows: a list's and a bytearray's buffer, two thirds of the slots of "
-    "a dict, three fifths of those of a set. Instances of a class share the keys of their dicts, which have no room of "
-    "their own."
+    "Room is how many items a container can hold before it grows: all that fit into the buffer of a list or bytearray, "
+    "two thirds of a dict's slots, three fifths of a set's slots. Dicts of the instances of one class share their "
+    "keys and have no room of their own."
 )
 
 
 def render(answer: Fills, style: Style) -> str:
-    """Return a row for each type, then a sentence."""
+    """Return the text of the answer: a row for each type of container, then a sentence."""
     if not answer.rows:
         return style.filled("No list, bytearray, dict or set matches.")
     rows = [

@@ -1,4 +1,4 @@
-"""The words for one kind of findings, as a file of words defines them."""
+"""The form of the words for one kind of finding. Each file ``words.py`` of a rule makes one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ F = TypeVar("F", bound=Figures)
 class Words(Generic[F]):
     """The words for findings with one kind of figures.
 
-    ``text``: what was found. ``advice``: what to do. ``remedy``: the advice as a clause after that of a more specific
-    finding about the same bytes, "" if there is none. All begin with a small letter, end without a full stop, and are
-    the same with --bytes.
+    ``text``: what was found. ``advice``: what to do. ``remedy``: the same advice as a clause that follows the advice of
+    a more specific finding about the same bytes; "" if there is none. All begin with a small letter, end without a full
+    stop, and are the same with --bytes.
     """
 
     figures: type[F]

@@ -1,4 +1,4 @@
-"""The text and the advice of findings: each rule has a file, named by the ids of its findings."""
+"""The text and the advice of findings. The words of each kind of finding are in a file with the rule that finds it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in
 
 @dataclass(frozen=True)
 class FindingKeys:
-    """A finding with its words, as a JSON document has it."""
+    """A finding with its text and advice, in the form of a JSON document."""
 
     id: str
     bytes: int
@@ -93,7 +93,7 @@ class FindingKeys:
 
 
 def numbers_of(findings: Sequence[Finding]) -> Numbers:
-    """Return the numbers of findings by id; the list begins with 1."""
+    """Return the numbers of findings in a list by the findings' ids. The numbers begin with 1."""
     found: defaultdict[str, list[int]] = defaultdict(list)
     for number, finding in enumerate(findings, 1):
         found[finding.id].append(number)
@@ -101,43 +101,45 @@ def numbers_of(findings: Sequence[Finding]) -> Numbers:
 
 
 def text_of(finding: Finding, numbers: Numbers = MappingProxyType({})) -> str:
-    """Return what was found.
+    """Return the text of a finding: what was found.
 
-    It names other findings by their ``numbers``, else by their ids. Raises KeyError for a finding from a document that
-    lacks what its text needs.
+    It refers to other findings by their ``numbers``, or else by their ids. Raises KeyError if the finding is from a
+    file that lacks figures that its text needs.
     """
     text: str = _words(finding).text(printable_record(finding.figures))
     return ". ".join([text, *_shared(finding.shared, numbers), *_within(finding, numbers)])
 
 
 def advice_of(finding: Finding) -> str:
-    """Return what to do about it, the alternatives last. Raises KeyError as ``text_of`` does."""
+    """Return the advice of a finding, its alternatives last. Raises KeyError if the finding is from a file that lacks
+    figures that the advice needs."""
     advice: str = _words(finding).advice(printable_record(finding.figures))
     remedies = [_words(other).remedy(printable_record(other.figures)) for other in finding.alternatives]
     return "; or ".join([advice, *remedies])
 
 
 def words_of(finding: Finding) -> tuple[str | None, str | None]:
-    """Return text and advice, each None if it cannot be made."""
+    """Return the text and the advice of a finding; None for each that cannot be made."""
     return text_or_none(finding), advice_or_none(finding)
 
 
 def text_or_none(finding: Finding, numbers: Numbers = MappingProxyType({})) -> str | None:
-    """Return the text, or None if an older file lacks figures that it needs."""
+    """Return the text of a finding; None if it is from an older file that lacks figures that the text needs."""
     with suppress(KeyError, AttributeError):
         return text_of(finding, numbers)
     return None
 
 
 def advice_or_none(finding: Finding) -> str | None:
-    """Return the advice, or None if an older file lacks figures that it needs."""
+    """Return the advice of a finding; None if it is from an older file that lacks figures that the advice needs."""
     with suppress(KeyError, AttributeError):
         return advice_of(finding)
     return None
 
 
 def keys_of(finding: Finding) -> FindingKeys:
-    """Return the finding as a JSON document has it. Raises KeyError as ``text_of`` does."""
+    """Return a finding in the form of a JSON document. Raises KeyError if it is from a file that lacks figures that its
+    text or its advice needs."""
     text, advice = text_of(finding), advice_of(finding)
     rest = finding.commands, finding.environment, finding.within, finding.doubtful
     return FindingKeys(finding.id, finding.bytes, text, advice, finding.listed, *rest)
@@ -148,19 +150,20 @@ def _words(finding: Finding) -> Words[Any]:
 
 
 def _shared(shared: list[tuple[str, int]], numbers: Numbers) -> list[str]:
-    """Return a sentence with each of the more specific findings and its part of the bytes."""
+    """Return a sentence about the more specific findings that also count some of this finding's memory, and how much
+    each counts."""
     if not shared:
         return []
     (name, size), *more = shared
-    first = f"{size_text(size)} more of it is counted in {_named([name], numbers)}"
+    first = f"{size_text(size)} more of this memory is counted in {_named([name], numbers)}"
     return [", ".join([first, *(f"{size_text(size)} in {_named([name], numbers)}" for name, size in more)])]
 
 
 def _within(finding: Finding, numbers: Numbers) -> list[str]:
-    """Return a sentence that names the findings that may count some or all of the same bytes."""
+    """Return a sentence that names other findings that may count some or all of the same bytes."""
     if finding.within is None:
         return []
-    # Its own text already names the finding with the same memory.
+    # The finding's own text already names this one.
     same = getattr(finding.figures, "same", None)
     names = [name for name in (finding.within, *finding.also_within) if name != same]
     if not names:
@@ -170,7 +173,7 @@ def _within(finding: Finding, numbers: Numbers) -> list[str]:
 
 
 def _named(names: Sequence[str], numbers: Numbers) -> str:
-    """Return findings by their numbers in the list, else by their ids."""
+    """Return how a sentence refers to findings: by their numbers in the list, or else by their ids."""
     places = sorted(number for name in names for number in numbers.get(name, ()))
     known = [str(number) for number in places] or [f"'{name}'" for name in names]
     return f"finding{'s' * (len(known) > 1)} {listed(known)}"

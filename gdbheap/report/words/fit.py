@@ -1,4 +1,4 @@
-"""Whether a request fits, as text for people: a part of ``heap holes --fit``."""
+"""The part of the text of ``heap holes --fit`` that says whether a request fits into malloc's free memory."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 ARENA_COLUMNS = (Column("arena"), Column("chunk"), Column("size"), Column("what malloc does", True))
-NEAREST_COLUMNS = (Column("address"), Column("size"), Column("arena"), Column("misses"))
+NEAREST_COLUMNS = (Column("address"), Column("size"), Column("arena"), Column("too small by"))
 
 
 def render(answer: Fit, style: Style) -> str:
-    """Return the verdict, a row for each arena, and the largest free chunks that are too small."""
+    """Return whether the request fits, a row for each arena, and the largest of the free chunks that are too small."""
     nearest = [_nearest(piece, style) for piece in answer.nearest]
     return join(
         style.filled(_verdict(answer)),
         table(ARENA_COLUMNS, [_arena(arena, style) for arena in answer.by_arena], style),
-        "The largest free chunks of arenas where none suffices:" if nearest else "",
+        "The largest free chunks in arenas where none is large enough:" if nearest else "",
         table(NEAREST_COLUMNS, nearest, style) if nearest else "",
     )
 
@@ -32,29 +32,31 @@ def _verdict(answer: Fit) -> str:
     start = f"malloc({answer.request:,}) needs a chunk of {answer.chunk:,} bytes: "
     if answer.cached_pieces:
         threads = ", ".join(str(piece.tid) for piece in answer.cached_pieces)
-        return f"{start}one of exactly this size waits in the cache of thread {threads}."
+        return f"{start}a free one of exactly this size is in the cache of thread {threads}."
     if answer.fits:
-        return f"{start}there is memory for it."
+        return f"{start}malloc has free memory that is large enough."
     if answer.mmapped:
         return (
-            f"{start}nothing free suffices, and malloc would map memory of its own for it (mmap_threshold is "
-            f"{answer.mmap_threshold:,} bytes)."
+            f"{start}no free memory is large enough, so malloc would map new memory for this request (mmap_threshold "
+            f"is {answer.mmap_threshold:,} bytes)."
         )
-    return f"{start}nothing free suffices, and the heap would grow."
+    return f"{start}no free memory is large enough, so the heap would grow."
 
 
 def _arena(arena: ArenaFit, style: Style) -> list[str]:
     name = arena_text(arena.index)
     if arena.best_piece is not None:
         return [name, address_text(arena.best_piece.address), f"{arena.best_piece.size:,}", "takes this free chunk"]
-    missing = "" if arena.short_by is None else f"; the largest free chunk misses {arena.short_by:,} bytes"
+    missing = "" if arena.short_by is None else f"; the largest free chunk is {arena.short_by:,} bytes too small"
     return [name, "-", "-", f"{_without_chunk(arena, style)}{missing}"]
 
 
 def _without_chunk(arena: ArenaFit, style: Style) -> str:
     if arena.uses_top:
-        return "takes it off the top chunk"
-    return "maps memory of its own" if arena.grows_by is None else f"grows by {style.bytes(arena.grows_by)}"
+        return "cuts it off the top chunk"
+    return (
+        "maps new memory for it" if arena.grows_by is None else f"makes the heap grow by {style.bytes(arena.grows_by)}"
+    )
 
 
 def _nearest(piece: ShortPiece, style: Style) -> list[str]:

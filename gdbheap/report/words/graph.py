@@ -32,27 +32,27 @@ GROUP_NAMES = {
 }  # fmt: skip
 WEAKLY = {
     True: "stack words, interior or tagged pointers",
-    False: "interior or tagged pointers, or words behind a container's last item",
+    False: "interior or tagged pointers, or words after a container's last item",
 }
-HEADS = Column("blocks"), Column("first at"), Column("type", True), Column("", True)
+HEADS = Column("blocks"), Column("first address"), Column("type", True), Column("", True)
 PROVEN = "examined"
 NO_HOLDER = "No holder is proven."
 SHOWN_HEADS = 20
 SHOWN_CLOSINGS = 5
 SHOWN_PARTS = 2
 SHOWN_THREADS = 5
-SHARED_OUT = Column("count"), Column("held by", True), Column("most of it", True)
-TOGETHER = Column("what", True), Column("held by", True)
+SHARED_OUT = Column("count"), Column("holder", True), Column("largest parts", True)
+TOGETHER = Column("what", True), Column("holder", True)
 HELD = Column("what", True), Column("type", True), Column("path", True)
 VARIABLES = (Column("retained"), Column("size"), Column("variable", True), Column("type", True), Column("address"))
 SHARED = (
-    "A shared mapping is unmapped with its object; its pages are freed only where no other process maps them and no "
-    "file keeps them."
+    "A shared mapping is unmapped when its object is freed. Its pages are freed only if no other process maps them and "
+    "no file keeps them."
 )
 
 
 def render_retained(answer: Retained, style: Style, by: str) -> str:
-    """Return a row for each object with its path, or a row for each group."""
+    """Return the text of ``heap retained``: a row for each object with its path, or a row for each group."""
     if answer.address is not None:
         return join(_retained_set(answer, answer.address, style), _rest_of(answer, style))
     if answer.not_examined:
@@ -94,20 +94,21 @@ def _rows_of_objects(answer: Retained, style: Style) -> str:
 
 
 def _type(row: Kept) -> str:
-    """Return the type of an object, with its number for several; for a row without an object, what it is."""
+    """Return the type of a row's object. If the row stands for several objects, their number comes first; if it stands
+    for none, return what it is."""
     is_one = row.address is not None or row.type in NAMED_BY_WORDS
     return row.type if is_one and row.count == 1 else f"{row.count:,} x {row.type}"
 
 
 def _retains_most(answer: Retained, style: Style) -> str:
-    """Return a sentence that names the object that retains the most. It begins with words of ours, so that no name
-    begins a line."""
+    """Return a sentence about the row that retains the most. It begins with gdbheap's own words, so that no name in it
+    can begin a line."""
     first = max(answer.rows, key=lambda row: row.retained)
     is_one = first.address is not None or first.type in NAMED_BY_WORDS
     what = source_path(held_at(first)) if is_one else f"{first.count:,} x {first.type}"
     of_type = f" ({first.type})" if first.address is not None else ""
     size = f"{_retained(first, style)}{style.of_rss(first.retained, first.absent)}"
-    return f"The largest retained size is that of {what or 'an object'}{of_type}: {size}."
+    return f"The largest retained size belongs to {what or 'an object'}{of_type}: {size}."
 
 
 def _rest_of(answer: Owners | Retained | Unreachable, style: Style) -> str:
@@ -115,10 +116,10 @@ def _rest_of(answer: Owners | Retained | Unreachable, style: Style) -> str:
 
 
 def held_at(row: Kept) -> str:
-    """Return the path to an object and on to the innermost one that retains the same, or the holders of several
-    objects."""
+    """Return where a row's object is held: its path, and the path on to the innermost object that retains the same
+    blocks. If the row stands for several objects, return their holders."""
     way, inner = row.path or row.chain or "", row.innermost
-    # A part of the object itself is no other holder.
+    # A part of the object itself is not another holder.
     others = [name for name in row.other_holders if not (way and name.startswith((f"{way}[", f"{way}.")))]
     if row.at_most is not None and others:
         return f"{way}, shared with {' and '.join(others)}"
@@ -129,8 +130,8 @@ def held_at(row: Kept) -> str:
 
 
 def _rest(row: Kept, inner: Kept) -> str:
-    """Return the rest of the path to the innermost object of a row, or the type of what contains it if that has no
-    name."""
+    """Return the path from a row's object to the innermost object that retains the same blocks. If that has no name,
+    return the type of the object that contains it."""
     way, to_inner = (row.path, inner.path) if row.path and inner.path else (row.chain or "", inner.chain or "")
     rest = to_inner[len(way) :].strip() if to_inner.startswith(way) else to_inner
     return f"{rest} ({inner.type})" if rest else f"its {row.same[-1].type}"
@@ -143,14 +144,14 @@ def _retained_set(answer: Retained, address: int, style: Style) -> str:
         [count_text(row.count), style.size(row.own), *shares.cells(row.own, row.absent), row.type]
         for row in answer.rows
     ]
-    told = f"Without the block at {address_text(address)} these would be free:"
+    told = f"Removing the block at {address_text(address)} would free:"
     total = [count_text(count), style.size(size), *shares.cells(size, absent), "total"]
     columns = Column("count"), Column("bytes"), *shares.columns, Column("type", True)
     return join(style.filled(told), table(columns, rows, style, total))
 
 
 def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
-    """Return a row for each reason, type and size, and what the groups mean."""
+    """Return the text of ``heap unreachable``: a row for each reason, type and size, and what the groups mean."""
     if answer.not_examined:
         return join(_cycles(answer, style), _rest_of(answer, style))
     if not answer.rows:
@@ -160,7 +161,8 @@ def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
 
 
 def _lost_table(answer: Unreachable, style: Style, left_out: int, has_total: bool) -> str:
-    """Return a row for each reason, type and size; its bytes are those of ``count`` blocks and of their buffers."""
+    """Return the table of lost blocks: a row for each reason, type and size. A row's bytes include those of the blocks'
+    buffers."""
     size = sum(part.bytes for part in (answer.cycles, answer.lost_references, answer.lost_blocks, answer.doubtful))
     shares = Shares(style, [(size, answer.absent), *((row.bytes, row.absent) for row in answer.rows)])
     has_buffers = any(row.buffers for row in answer.rows)
@@ -179,7 +181,7 @@ def _lost_table(answer: Unreachable, style: Style, left_out: int, has_total: boo
 
 
 def _cycles(answer: Unreachable, style: Style) -> str:
-    """Return the objects that are garbage, whatever could not be read."""
+    """Return the table of uncollected cycles. They are garbage, even if some references could not be read."""
     found = answer.cycles
     if not answer.rows:
         return "No object and no block is proven unreachable."
@@ -205,25 +207,25 @@ def _heads(answer: Unreachable, style: Style) -> str:
 
 
 def _told_of_groups(answer: Unreachable, style: Style) -> Iterator[str]:
-    """Yield a paragraph for each group that is not empty, with what to do about it."""
+    """Yield a paragraph for each group that has blocks: what it means, and what to do about it."""
     if answer.cycles.bytes:
         yield from _told_of_cycles(answer, style)
     lost, blocks, doubtful = answer.lost_references, answer.lost_blocks, answer.doubtful
     if lost.bytes:
         yield style.filled(
-            f"Lost references keep {counted(lost.objects, 'object')} ({style.bytes(lost.bytes)}): they have more "
-            "references counted than exist. gc.collect() does not free them; a library took a reference and never "
-            "released it."
+            f"Lost references keep {counted(lost.objects, 'object')} ({style.bytes(lost.bytes)}): a reference "
+            "count is higher than the number of references that exist. gc.collect() does not free these objects: a "
+            "library took a reference and never released it."
         )
     if blocks.blocks:
         yield style.filled(_told_of_lost(answer, style))
     if doubtful.blocks:
         what = f"{counted(doubtful.blocks, 'block')} ({style.bytes(doubtful.bytes)})"
-        yield style.filled(f"Only {WEAKLY[answer.is_python]} reach {what}: in use, or lost too.")
+        yield style.filled(f"{what} may be in use or lost: only {WEAKLY[answer.is_python]} point there.")
     if answer.lacking:
         yield style.filled(
-            f"The core lacks {style.bytes(answer.lacking)} of the program's memory, which may point to them: they may "
-            "be in use."
+            f"The core lacks {style.bytes(answer.lacking)} of the program's memory. These blocks may be in use, if "
+            "that memory points to them."
         )
 
 
@@ -237,21 +239,25 @@ def _told_of_cycles(answer: Unreachable, style: Style) -> Iterator[str]:
     if cycles.possible_bytes:
         may = f"may free {style.bytes(cycles.possible_bytes)}" + " more of them" * bool(cycles.collectable_bytes)
         does = f"{does}, and {may}" if cycles.collectable_bytes else may
-    yield style.filled(f"{all_of_it}. gc.collect() {does}. What closes them:")
+    yield style.filled(f"{all_of_it}. gc.collect() {does}. What closes the cycles:")
     shown = [[count_text(one.count), style.size(one.bytes), one.what] for one in answer.closings[:SHOWN_CLOSINGS]]
     more = len(answer.closings) - len(shown)
     yield table(CLOSINGS, [*shown, *([["", "", f"({more:,} more)"]] if more else [])], style)
 
 
-# ctypes and cffi give programs addresses as numbers.
-INTEGERS = ", or integers of Python"
-# Python's own allocator hands out these blocks.
-PYTHONS_OWN = " Blocks of up to 512 bytes are calls of malloc only in a program started with PYTHONMALLOC=malloc."
+# ctypes and cffi give addresses to programs as integers.
+INTEGERS = ", or Python integers"
+# Such blocks are usually handed out by Python's own allocator.
+PYTHONS_OWN = " Blocks of up to 512 bytes come from malloc only if the program was started with PYTHONMALLOC=malloc."
 
 
 def _told_of_lost(answer: Unreachable, style: Style) -> str:
     lost = answer.lost_blocks
-    heads = f"; {counted(answer.head_count, 'of them keeps', 'of them keep')} the others" if answer.head_count else ""
+    heads = (
+        f"; {counted(answer.head_count, 'of them, the head, keeps', 'of them, the heads, keep')} the others"
+        if answer.head_count
+        else ""
+    )
     blocks = f"{counted(lost.blocks, 'block is', 'blocks are')} lost ({style.bytes(lost.bytes)})"
     if answer.lacking:
         return f"No pointer to {counted(lost.blocks, 'block')} was found ({style.bytes(lost.bytes)}){heads}."
@@ -259,17 +265,18 @@ def _told_of_lost(answer: Unreachable, style: Style) -> str:
     return (
         f"{blocks}: no pointer to them was found{heads}. The program cannot free them, unless it computes addresses "
         f"(tagged, compressed or hidden pointers{integers}). 'heap catch malloc --size=N' stops at the next call that "
-        f"asks for such a block; 'gdbheap trace --stacks=1' records which code makes them.{of_python}"
+        f"asks for such a block; 'gdbheap trace --stacks=1' records which code allocates them.{of_python}"
     )
 
 
 def _what(row: Lost | Head) -> str:
-    """Return the type of the blocks, else what they look like."""
+    """Return the type of the blocks or, if it is unknown, what they look like."""
     return row.type or (f"({row.content})" if row.content else "")
 
 
 def _alike(heads: Sequence[Head]) -> list[list[Head]]:
-    """Return the heads in groups of one size and type that retain the same, the groups that retain most first."""
+    """Return the heads in lists with the same size, type and retained size. The lists that retain the most come
+    first."""
     groups: dict[tuple[object, ...], list[Head]] = {}
     for row in heads:
         groups.setdefault((row.type, row.content, row.size, row.count, row.retained, row.in_circle), []).append(row)
@@ -277,7 +284,8 @@ def _alike(heads: Sequence[Head]) -> list[list[Head]]:
 
 
 def render_owners(answer: Owners, style: Style, by_array: bool = False) -> str:
-    """Return a row for each block, group or array, then what the list leaves out."""
+    """Return the text of ``heap owners``: a row for each block, group or array, then sentences about what the list
+    leaves out."""
     return join(_owners(answer, style, by_array), _left_outside(answer, style))
 
 
@@ -285,7 +293,9 @@ def _left_outside(answer: Owners, style: Style) -> str:
     if not answer.outside:
         return ""
     size = f"{style.bytes(answer.outside)}{style.resident_of_rss(answer.outside)}"
-    return style.filled(f"Not in this list: {size} from no allocator; {answer.outside_most} has the most.")
+    return style.filled(
+        f"Not in this list: {size} that no allocator handed out. Its largest holder: {answer.outside_most}."
+    )
 
 
 def _owners(answer: Owners, style: Style, by_array: bool) -> str:
@@ -296,7 +306,9 @@ def _owners(answer: Owners, style: Style, by_array: bool) -> str:
         return join(shown, _rest_of(answer, style))
     if not answer.count:
         return style.filled(
-            "No DataFrame, table or array is that large." if by_array else "No used block is that large."
+            "No DataFrame, table or array is large enough (see --min)."
+            if by_array
+            else "No block in use is large enough (see --min)."
         )
     if answer.groups:
         return _held_together(answer, style)
@@ -324,7 +336,7 @@ def _held_together(answer: Owners, style: Style) -> str:
     ]  # fmt: skip
     columns = Column("blocks"), Column("bytes"), *shares.columns, *TOGETHER
     whole = f"{style.bytes(answer.bytes)} together{style.of_rss(answer.bytes, answer.absent)}"
-    told = f"The rows have {counted(answer.count, 'block')} in use, {whole}."
+    told = f"The groups contain {counted(answer.count, 'block')} in use, {whole}."
     return join(style.filled(told), table(columns, rows, style))
 
 
@@ -347,7 +359,8 @@ def _shared_out(answer: Owners, style: Style) -> str:
 
 
 def _holds_most(answer: Owners, style: Style) -> str:
-    """Return a sentence that names the largest holder. It begins with words of ours, so that no name begins a line."""
+    """Return a sentence that names the largest holder. It begins with gdbheap's own words, so that no name in it can
+    begin a line."""
     first = max(answer.groups, key=lambda row: row.bytes)
     size = f"{at_least(style.bytes(first.bytes), first.at_least)}{style.of_rss(first.bytes, first.absent)}"
     name = source_path(first.root or "") or first.what or "one holder"
@@ -357,26 +370,28 @@ def _holds_most(answer: Owners, style: Style) -> str:
 
 
 def shared_text(size: int, style: Style) -> str:
-    """Return what happens to shared mappings when their objects are freed."""
+    """Return a sentence about shared mappings: what happens to them when their objects are freed."""
     return f"{style.bytes(size)} of that is shared mappings. {SHARED}"
 
 
 def _holder(row: HeldTogether) -> str:
-    """Return a holder's name; if it is a DataFrame or an array, with its type and shape."""
+    """Return a holder's name. For a DataFrame or an array, add its type and shape."""
     if row.array is None:
         return row.root or ""
     return f"{row.array.what} {shape_text(row.array.shape, row.array.dtype)} of {row.root}"
 
 
 def _most(row: HeldTogether, style: Style) -> str:
-    """Return the largest columns of a DataFrame, else the largest kinds of blocks."""
+    """Return what a holder holds: the largest columns of a DataFrame, otherwise the kinds of blocks with the most
+    bytes."""
     if row.array is not None and row.array.columns:
         return ", ".join(column_text(column, style) for column in row.array.columns[:SHOWN_PARTS])
     return ", ".join(f"{part.count:,} x {part.what}" if part.count else part.what for part in row.parts[:SHOWN_PARTS])
 
 
 def render_threads(answer: Threads, style: Style) -> str:
-    """Return a paragraph for each stack and a table for each frame; threads at the same lines share a paragraph."""
+    """Return the text of ``heap threads``: a paragraph for each stack, and a table for each frame. Threads at the same
+    lines share a paragraph."""
     if not answer.rows:
         return style.filled("No thread runs Python.")
     if not any(frame.file for thread in answer.rows for frame in thread.running):
@@ -401,8 +416,8 @@ def _stack(threads: list[PythonThread], style: Style) -> str:
     keep = "keeps" if len(threads) == 1 else "keep"
     parts = [style.heading(f"{which}: {counted(len(first.running), 'frame')}, {keep} {style.bytes(kept)}")]
     if len(threads) > 1 and any(frame.locals for frame in first.running):
-        whose = f"The variables are those of thread {thread_name(first)}"
-        parts.append(style.filled(f"{whose} alone; with --json each thread has its own."))
+        whose = f"The variables shown belong to thread {thread_name(first)}"
+        parts.append(style.filled(f"{whose}; --json lists those of every thread."))
     lines: list[str] = []
     for frame in first.running:
         line, variables = _frame(frame, style)
@@ -420,7 +435,7 @@ def thread_name(thread: PythonThread | ThreadLines) -> str:
 
 
 def _frame(frame: Running, style: Style) -> tuple[str, str]:
-    """Return the line of a frame, and the table of its variables ("" if there are none)."""
+    """Return the line that describes a frame, and the table of its variables ("" if it has none)."""
     if not frame.file:
         return f"  C: {frame.function}", ""
     line = "" if frame.line is None else f", line {frame.line}"

@@ -18,10 +18,10 @@ NOT_SET, NOT_READ = "(not set)", "(not read)"
 
 
 def render(answer: Groups, style: Style) -> str:
-    """Return a row for each value of the attribute, one for other values, one for unreadable ones, the total, and a
-    sentence."""
+    """Return the text of the answer: a row for each value of the attribute, one row for values that are not listed, one
+    for values that could not be read, the total, and a sentence."""
     if not answer.count:
-        return style.filled("No object is of a type whose name matches; 'heap pyobjects' lists the types.")
+        return style.filled("No object is of a matching type; 'heap pyobjects' lists the types.")
     columns = (Column("count"), Column("objects"), Column("buffers"), SHARE, Column(answer.attribute, True))
     share = style.shares_within(answer.own + answer.buffers, answer.absent)
     rows = [_row(row.count, row.own, row.buffers, row.value or NOT_SET, style, share) for row in answer.rows]
@@ -35,17 +35,17 @@ def render(answer: Groups, style: Style) -> str:
     total = _row(
         answer.count, answer.own, answer.buffers, "total", style, lambda size: style.share(size, answer.absent)
     )
-    objects = counted(answer.count, "object holds", "objects hold")
-    text = f"{objects} {style.bytes(answer.own)} themselves and own {style.bytes(answer.buffers)} of buffers."
+    objects = counted(answer.count, "object has", "objects have")
+    text = f"{objects} {style.bytes(answer.own)} in their own blocks and {style.bytes(answer.buffers)} in buffers."
     return join(table(columns, rows, style, total), style.filled(text), _unread(answer, style))
 
 
 def _unread(answer: Groups, style: Style) -> str:
-    """Return a sentence about objects whose value could not be read; "" if there are none."""
+    """Return a sentence about the objects whose value could not be read; "" if there are none."""
     if not answer.not_read.count:
         return ""
     of = "one object" if answer.not_read.count == 1 else f"{answer.not_read.count:,} objects"
-    return style.filled(f"The value of {of} could not be read: the rows above may lack some.")
+    return style.filled(f"The attribute of {of} could not be read: the groups above may be too small.")
 
 
 def _row(count: int, size: int, buffers: int, value: str, style: Style, share: Callable[[int], str]) -> list[str]:

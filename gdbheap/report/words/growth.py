@@ -22,34 +22,34 @@ NAMES = {
     "mremap": "mapped memory grows (mremap)",
     "commit": "reserved memory is made usable (mprotect)",
     "reserve": "address space is reserved (mmap)",
-    "mmap.file": "files and shared memory (mmap)",
+    "mmap.file": "files or shared memory are mapped (mmap)",
     "brk.shrink": "heap shrinks (brk)",
     "mremap.shrink": "mapped memory shrinks (mremap)",
     "munmap": "memory is unmapped (munmap)",
-    "madvise": "pages are given back (madvise)",
-    "decommit": "memory is made reserve again (mprotect)",
-    "other": "nothing changes",
+    "madvise": "pages are returned (madvise)",
+    "decommit": "memory is made unusable again (mprotect)",
+    "other": "calls that change nothing",
     "failed": "calls that failed",
 }
 CUT = (
-    "gdbheap no longer followed the mappings, because calls that it did not see unmapped very many ranges: how much "
-    "grew by unseen calls is unknown, and so is what mprotect did from then on."
+    "gdbheap no longer followed the mappings, because calls that it did not see unmapped too many ranges. It is "
+    "unknown how much memory grew by unseen calls, and what mprotect did from then on."
 )
 ENDS = {
-    "gone": "It ended when the process did.",
-    "exec": "It ended when the process began to run another program.",
+    "gone": "gdbheap stopped following when the process ended.",
+    "exec": "gdbheap stopped following when the process began to run another program.",
 }
 
 
 def render(answer: Growth, cut: int, with_stacks: bool, style: Style) -> str:
-    """Return both distributions, the effect of all calls, the stacks, and the cost. ``cut``: the number of stacks that
-    are not listed."""
+    """Return the text of the answer: the calls by size, the effect of all calls, the stacks, and the cost. ``cut``: how
+    many stacks are not listed."""
     parts = [
         style.filled(_sentence(answer, style)),
         style.heading("malloc's heap, by brk"),
-        distribution.render(answer.brk.sizes, style, "It did not grow."),
+        distribution.render(answer.brk.sizes, style, "malloc's heap did not grow."),
         style.heading("other private memory, by mmap, mremap and mprotect"),
-        distribution.render(answer.mmap.sizes, style, "None was mapped."),
+        distribution.render(answer.mmap.sizes, style, "Other private memory did not grow."),
         style.heading("all calls"),
         _operations(answer, style),
     ]
@@ -71,7 +71,7 @@ def _sentence(answer: Growth, style: Style) -> str:
 def _operations(answer: Growth, style: Style) -> str:
     rows = [[NAMES[row.id], count_text(row.calls), style.size(row.bytes)] for row in answer.operations]
     if not rows:
-        return "There was none."
+        return "No system call for memory was made."
     calls = sum(row.calls for row in answer.operations)
     return table(
         (Column("what", True), Column("calls"), Column("bytes")), rows, style, ["total", count_text(calls), ""]
@@ -86,8 +86,8 @@ def _stack(stack: GrowthStack, answer: Growth, style: Style) -> str:
 
 
 def _others(found: OtherStacks, style: Style) -> str:
-    kept = f"{counted(found.calls, 'call')} of {style.bytes(found.bytes)} came from stacks that were not kept"
-    return style.filled(f"{kept}: there were too many different ones.")
+    kept = f"{counted(found.calls, 'call')} for {style.bytes(found.bytes)} came from stacks that gdbheap did not keep"
+    return style.filled(f"{kept}, because there were too many different stacks.")
 
 
 def _notes(answer: Growth, with_stacks: bool, style: Style) -> list[str]:
@@ -95,11 +95,12 @@ def _notes(answer: Growth, with_stacks: bool, style: Style) -> list[str]:
     notes += [CUT] if answer.is_cut else []
     if answer.unpatched:
         notes.append(
-            f"Calls could not be seen at {counted(answer.unpatched, 'place')} of {answer.places + answer.unpatched}."
+            f"gdbheap could not watch {answer.unpatched:,} of {counted(answer.places + answer.unpatched, 'place')} in "
+            "the code that make such calls."
         )
     if answer.status:
         code = os.waitstatus_to_exitcode(answer.status)
-        notes.append(f"It ended with status {code}." if code >= 0 else f"It was ended by signal {-code}.")
+        notes.append(f"The program ended with status {code}." if code >= 0 else f"Signal {-code} ended the program.")
     notes += [_cost(answer)] if answer.lost is None else _told(answer.lost, with_stacks)
     return [style.filled(note) for note in notes]
 
@@ -107,25 +108,26 @@ def _notes(answer: Growth, with_stacks: bool, style: Style) -> list[str]:
 def _cost(answer: Growth) -> str:
     cost = answer.cost
     each = f", {1e6 * cost.stood / cost.stops:.0f} us each" if cost.stops else ""
-    held = f"; all of it for {1000 * cost.held:.1f} ms" if cost.held else ""
-    return (
-        f"What it cost: threads stood {count_text(cost.stops)} times, {1000 * cost.stood:.1f} ms together{each}{held}."
-    )
+    held = f"; the whole process for {1000 * cost.held:.1f} ms" if cost.held else ""
+    return f"Cost: threads were stopped {counted(cost.stops, 'time')}, {1000 * cost.stood:.1f} ms in total{each}{held}."
 
 
 def _told(lost: int, with_stacks: bool) -> list[str]:
-    """Return notes about calls that the kernel reported by a tracepoint."""
+    """Return notes about following by the kernel's tracepoints. ``lost``: how many of the kernel's reports were
+    lost."""
     were = "1 call was" if lost == 1 else f"{count_text(lost)} calls were"
-    notes = [f"{were} lost, faster than they could be read: all numbers are too small."] if lost else []
+    notes = [f"{were} lost, because gdbheap could not read fast enough: all figures are too small."] if lost else []
     if with_stacks:
-        notes.append("Stacks are C's alone, as far as 8 KiB of them go: without --perf they have Python's frames, too.")
-    return [*notes, "What it cost: no thread stood; the kernel told of each call."]
+        notes.append(
+            "Stacks have only C frames, from at most 8 KiB of the stack. Without --perf they also have Python frames."
+        )
+    return [*notes, "Cost: no thread was stopped, because the kernel reported each call."]
 
 
 def _unseen(found: Unseen, style: Style) -> str:
     if not (found.came or found.went or found.by_stacks):
-        return "The mappings before and after agree with the calls that were seen."
-    parts = [f"{style.bytes(found.came)} that came past this"] if found.came else []
-    parts += [f"{style.bytes(found.went)} less"] if found.went else []
-    parts += [f"{style.bytes(found.by_stacks)} by which the first thread's stack grew"] if found.by_stacks else []
-    return f"Beside the calls that were seen the mappings have {', '.join(parts)}."
+        return "The calls that were seen explain all changes of the mappings."
+    parts = [f"{style.bytes(found.came)} was mapped"] if found.came else []
+    parts += [f"{style.bytes(found.went)} was unmapped"] if found.went else []
+    parts += [f"the first thread's stack grew by {style.bytes(found.by_stacks)}"] if found.by_stacks else []
+    return f"The calls that were seen do not explain these changes of the mappings: {', '.join(parts)}."

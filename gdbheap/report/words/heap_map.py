@@ -21,8 +21,8 @@ MIN_CELLS_ACROSS = 16
 
 @dataclass(frozen=True)
 class Look:
-    """How one kind of cell is shown: its character, its ASCII character, the terminal's colour, SVG's colour, and its
-    meaning."""
+    """How cells of one kind are shown: the character, the ASCII character, the colours in a terminal and in SVG, and
+    the meaning."""
 
     character: str
     ascii: str
@@ -33,20 +33,20 @@ class Look:
 
 LOOKS = {
     "used": Look("█", "#", COLOURS["used"], "#3a7d44", "in use"),
-    "mixed": Look("▓", "%", "\033[33m", "#c9a227", "in use and free"),
-    "free": Look("▒", "o", COLOURS["free"], "#d9822b", "free and resident"),
-    "gone": Look("░", ".", "\033[34m", "#c8d6e5", "free, given back"),
+    "mixed": Look("▓", "%", "\033[33m", "#c9a227", "partly in use"),
+    "free": Look("▒", "o", COLOURS["free"], "#d9822b", "free but resident"),
+    "gone": Look("░", ".", "\033[34m", "#c8d6e5", "free, not resident"),
     "top": Look("▄", "^", COLOURS["top"], "#2e86ab", "top, resident"),
     "top gone": Look("▁", "_", "\033[34m", "#dfe7ee", "top, not resident"),
-    "other": Look("▪", "+", COLOURS["overhead"], "#8e6fa8", "other, overhead"),
+    "other": Look("▪", "+", COLOURS["overhead"], "#8e6fa8", "overhead or other"),
     "nothing": Look("·", "-", "\033[2m", "#f4f4f4", "not resident"),
 }
 USED, FREE, TOP = "used", "free", "top"
 
 
 def look_of(cell: Cell) -> str:
-    """Return which of LOOKS a cell has: used from three quarters on, mixed from one quarter on, else its largest other
-    part."""
+    """Return the name of a cell's look, a key of LOOKS: "used" if three quarters of its bytes are in use, "mixed" if a
+    quarter is, otherwise the largest kind of its other bytes."""
     found = shares(cell)
     whole = sum(found.values())
     if found["used"] * 4 >= whole * 3:
@@ -58,7 +58,8 @@ def look_of(cell: Cell) -> str:
 
 
 def shares(cell: Cell) -> dict[str, int]:
-    """Return the bytes of a cell by kind: "used", "free", "gone", "top", "top gone", "other" and "nothing"."""
+    """Return how many bytes of each kind a cell has: "used", "free", "gone", "top", "top gone", "other" and
+    "nothing"."""
     used, free, top = (_sum(cell.parts, state) for state in (USED, FREE, TOP))
     other = [part for part in cell.parts if part.state not in (USED, FREE, TOP)]
     found = dict.fromkeys(("used", "free", "gone", "top", "top gone", "other", "nothing"), 0)
@@ -70,21 +71,24 @@ def shares(cell: Cell) -> dict[str, int]:
 
 
 def _sum(parts: Iterable[Part], state: str) -> tuple[int, int]:
-    """Return (resident bytes, other bytes) of the parts in a state."""
+    """Return the bytes of the parts in this state: (resident, not resident)."""
     return _resident_and_not([part for part in parts if part.state == state])
 
 
 def _resident_and_not(parts: list[Part]) -> tuple[int, int]:
-    """Return (resident bytes, other bytes); all count as resident if residency is unknown."""
+    """Return the bytes of these parts: (resident, not resident). If residency is unknown, all bytes count as
+    resident."""
     there = sum(part.virtual if part.resident is None else part.resident for part in parts)
     return there, sum(part.virtual for part in parts) - there
 
 
 def render(answer: HeapMap, style: Style, left_out: int) -> str:
-    """Return the groups, each with a title and its cells, and the legend. ``left_out``: the number of groups that were
-    cut."""
+    """Return the text of the answer: the groups, each with a title and its cells, and the legend. ``left_out``: how
+    many groups the answer lacks because the list was cut."""
     if not answer.rows:
-        return style.filled("Nothing that malloc or Python could have mapped is there to draw.")
+        return style.filled(
+            "There is nothing to draw: the target has no memory that malloc or Python could have mapped."
+        )
     drawn = [group for group in answer.rows if group.arena is not None or group.end - group.start >= answer.cell]
     return join(
         *(_drawn(group, style) for group in drawn), _left_out(answer, drawn, left_out), _legend(drawn, answer, style)
@@ -92,9 +96,9 @@ def render(answer: HeapMap, style: Style, left_out: int) -> str:
 
 
 def _left_out(answer: HeapMap, drawn: list[Group], left_out: int) -> str:
-    """Return which groups are not drawn."""
-    small = f"{len(answer.rows) - len(drawn):,} stretches smaller than a character are not drawn."
-    more = f"{left_out:,} more are left out; --top=all draws them."
+    """Return sentences about the groups that are not drawn."""
+    small = f"{len(answer.rows) - len(drawn):,} areas smaller than one character are not drawn."
+    more = f"{left_out:,} more areas are left out; --top=all draws all areas."
     return "\n".join(([small] if len(drawn) < len(answer.rows) else []) + ([more] if left_out else []))
 
 
@@ -112,7 +116,7 @@ def _drawn(group: Group, style: Style) -> str:
 
 
 def _characters(looks: list[str], style: Style) -> str:
-    """Return one character for each cell; runs of one kind share a colour's two escapes."""
+    """Return one character for each cell. A run of equal cells has a single pair of colour escapes."""
     text, before = "", ""
     for kind in looks:
         look = LOOKS[kind]
@@ -126,4 +130,4 @@ def _characters(looks: list[str], style: Style) -> str:
 def _legend(drawn: list[Group], answer: HeapMap, style: Style) -> str:
     looks = {look_of(cell) for group in drawn for cell in group.cells}
     known = [f"{_characters([kind], style)} {LOOKS[kind].meaning}" for kind in LOOKS if kind in looks]
-    return f"One character is {style.bytes(answer.cell)}: {', '.join(known)}."
+    return f"One character stands for {style.bytes(answer.cell)}: {', '.join(known)}."

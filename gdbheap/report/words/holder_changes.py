@@ -1,4 +1,4 @@
-"""Which holders grew, as text for people: a sentence about the first ones, and the text of each."""
+"""Text about holders that grew: a sentence about the ones that grew most, and a description of each."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["growth_sentence", "now_text", "signed"]
 
-# Growth below this share of RSS has no sentence; at most MOST holders have one.
+# A holder that grew by less than this share of RSS has no sentence. At most MOST holders have one.
 MIN_PERCENT, MOST = 1, 3
-FREE = "Memory that the program freed but its allocators keep grew by {}."
+FREE = "Free memory in the allocators grew by {}."
 
 
 def growth_sentence(holders: Sequence[HolderChange] | None, in_use: int | None, free: int | None, style: Style) -> str:
-    """Return which holders grew, and whether free memory did, the larger first; "" if neither is known."""
+    """Return sentences that say which holders grew, and whether free memory grew; what grew more comes first. Return ""
+    if neither is known."""
     kept = FREE.format(style.bytes(free)) if free and _is_much(free, style) else ""
     if holders is None:
         return kept
@@ -38,7 +39,7 @@ def _is_much(size: int, style: Style) -> bool:
 
 
 def _grew(row: HolderChange, style: Style) -> str:
-    """Return by how much a holder grew, from what to what."""
+    """Return a sentence with the growth of a holder, and its sizes before and after."""
     first, last = (style.bytes(size) for size in (row.looks[0], row.looks[-1]))
     sizes = f"now {last}" if row.state == "new" else f"{first} to {last}"
     told = "; ".join(filter(None, [sizes, now_text(row)]))
@@ -46,7 +47,7 @@ def _grew(row: HolderChange, style: Style) -> str:
 
 
 def now_text(row: HolderChange) -> str:
-    """Return what a holder is, and how many items it has now."""
+    """Return what a holder is, with its number of items now and, if that has changed, before."""
     first, last = row.counts[0], row.counts[-1]
     is_one = row.address is not None
     if first is None or last is None or first == last:
@@ -56,12 +57,12 @@ def now_text(row: HolderChange) -> str:
 
 def _little(grown: Sequence[HolderChange], style: Style) -> str:
     share = f" by {MIN_PERCENT} % of RSS or more" if style.rss else ""
-    most = f"; the most is {style.bytes(grown[0].bytes)}, of {grown[0].path}" if grown else ""
+    most = f"; the largest growth is {style.bytes(grown[0].bytes)}, of {grown[0].path}" if grown else ""
     return f"No holder grew{share if grown else ''}{most}."
 
 
 def signed(size: int | None, style: Style) -> str:
-    """Return a size with its sign; "0 B" for 0, a hyphen if it is unknown."""
+    """Return a size with its sign; "0 B" for 0, a hyphen for None (unknown)."""
     if size is None:
         return "-"
     sign = "+" if size > 0 else "-" if size < 0 else ""

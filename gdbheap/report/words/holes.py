@@ -23,14 +23,16 @@ COLUMNS = (
     Column("block before", True), Column("block after", True),
 )  # fmt: skip
 
-# What glibc puts at the end of a heap, and the words for readers.
+# What malloc puts at the end of a heap, and the words for it in texts.
 FENCEPOST, END = "fencepost", "the end of the heap"
 
 
 def render(answer: Holes, style: Style, minimum: int) -> str:
-    """Return whether a request fits (if asked), the sum of all holes, then a row for each hole.
+    """Return the text of the answer: whether a request fits (if that was asked), the sum of all holes, and a row for
+    each hole.
 
-    The sentence also names the blocks after the holes. Holes that are not listed have one row, and the total is last.
+    The sentence also names the blocks that follow the holes. Holes that are not listed share one row; the total is
+    last.
     """
     fitted = render_fit(answer.fit, style) if answer.fit is not None else ""
     return join(fitted, _listed(answer, style, minimum))
@@ -38,7 +40,7 @@ def render(answer: Holes, style: Style, minimum: int) -> str:
 
 def _listed(answer: Holes, style: Style, minimum: int) -> str:
     if not answer.count:
-        return style.filled(f"No hole of {style.bytes(minimum)} or more is there; try a smaller --min.")
+        return style.filled(f"There is no hole of {style.bytes(minimum)} or more; try a smaller --min.")
     rows = [_row(hole, style) for hole in answer.rows]
     if answer.count > len(answer.rows):
         rows.append(_rest(answer, style))
@@ -53,7 +55,7 @@ def _row(hole: Hole, style: Style) -> list[str]:
 
 
 def neighbour_text(neighbour: Neighbour | None) -> str:
-    """Return the block next to a hole; "-" if there is none."""
+    """Return a description of the block next to a hole; "-" if there is none."""
     if neighbour is None:
         return "-"
     if neighbour.what == FENCEPOST:
@@ -74,19 +76,20 @@ def _rest(answer: Holes, style: Style) -> list[str]:
 
 
 def sentence(answer: Holes, style: Style, minimum: int) -> str:
-    """Return the sum of all holes, the blocks after the listed ones, and why the holes stay."""
+    """Return sentences about the sum of all holes, the blocks that follow the listed holes, and why the holes are not
+    returned."""
     resident = f"{style.bytes(answer.resident)} of it resident{style.of_rss(answer.resident)}"
     if answer.resident is None:
-        resident = "how much of it is resident is not known"
+        resident = "an unknown part of it resident"
     verb = "holds" if answer.count == 1 else "hold"
     start = f"{counted(answer.count, 'hole')} of {style.bytes(minimum)} or more {verb} {style.bytes(answer.bytes)}"
     return " ".join(filter(None, [f"{start}, {resident}.", _after(answer, style), *answer.reasons]))
 
 
 def _after(answer: Holes, style: Style) -> str:
-    """Return which kind of block lies after the listed holes, with its size if all have the same.
+    """Return which kind of block follows the listed holes, with its size if that is always the same.
 
-    For several kinds it is the most frequent, with the bytes of its holes.
+    If there are several kinds, return the most frequent one, with the bytes of the holes that it follows.
     """
     above = [(hole.size, hole.after) for hole in answer.rows if hole.after is not None]
     if not above:
@@ -100,12 +103,19 @@ def _after(answer: Holes, style: Style) -> str:
     blocks = f"{what} of {count_text(min(sizes))} bytes" if is_size else what
     is_all = len(above) == answer.count
     which = (
-        "it" if answer.count == 1 else "each" if is_all else f"each of the {counted(len(above), 'largest', 'largest')}"
+        "the hole"
+        if answer.count == 1
+        else "each hole"
+        if is_all
+        else f"each of the {counted(len(above), 'largest hole', 'largest holes')}"
     )
     lie = "lie" if blocks.partition(" of ")[0].endswith("objects") else "lies"
     if len(after_them) == 1:
         return f"After {which} {lie} {blocks}."
-    return f"After most {lie} {blocks} ({style.bytes(size)} of {style.bytes(sum(row[0] for row in above))})."
+    return (
+        f"After most of these holes {lie} {blocks} ({style.bytes(size)} of "
+        f"{style.bytes(sum(row[0] for row in above))})."
+    )
 
 
 def _kind_of(neighbour: Neighbour) -> str:

@@ -18,7 +18,8 @@ COLUMNS = (Column("fact", True), Column("value", True), Column("source", True), 
 
 
 def render(answer: Info, style: Style) -> str:
-    """Return a row for each fact, and how many of them a second source or the target's own bytes confirm."""
+    """Return the text of the answer: a row for each fact, and how many facts are confirmed by a second source or by the
+    target's own memory."""
     rows = [[fact.fact, fact.value, fact.source, fact.confirmed or "-"] for fact in answer.rows]
     confirmed = sum(fact.confirmed is not None for fact in answer.rows)
     sentence = f"{len(answer.rows)} facts, {confirmed} confirmed by a second source or by the target's own bytes."

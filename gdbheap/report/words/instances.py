@@ -17,7 +17,8 @@ COLUMNS = (Column("address"), Column("size"), Column("buffers"), Column("type", 
 
 
 def render(answer: Instances, style: Style) -> str:
-    """Return a row for each object, one for objects that are not listed, the total, and a sentence."""
+    """Return the text of the answer: a row for each object, one row for all objects that are not listed, the total, and
+    a sentence."""
     if not answer.count:
         return style.filled("No object is of a type whose name matches; 'heap pyobjects' lists the types.")
     rows = [_row(instance, style) for instance in answer.rows]
@@ -39,5 +40,5 @@ def _sentence(answer: Instances, style: Style) -> str:
     objects = counted(answer.count, "object holds", "objects hold")
     return (
         f"{objects} {style.bytes(answer.own)} themselves; the blocks that their fields own hold "
-        f"{style.bytes(answer.buffers)}. 'heap at ADDRESS' tells more of one."
+        f"{style.bytes(answer.buffers)}. 'heap at ADDRESS' shows details of one object."
     )

@@ -1,6 +1,6 @@
-"""The meaning of each key of ``--json``, stated once.
+"""The meaning of each key of ``--json``.
 
-docs/json.md and the schemas of 'gdbheap schema' are made from this and from the types of the records' fields.
+docs/json.md and the schemas of 'gdbheap schema' are made from these meanings and from the types of the records' fields.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ __all__ = ["CHANGES", "KEYS", "OTHERWISE", "VALUES", "Key", "key_of"]
 
 
 class Key(NamedTuple):
-    """The meaning of a key: the unit of its numbers ("" if it has none), a phrase, and when it is null ("" if it never
-    is)."""
+    """The meaning of a key: the unit of its numbers ("" if it has none), what the key means, and when it is null ("" if
+    it never is)."""
 
     unit: str
     text: str
@@ -20,7 +20,7 @@ class Key(NamedTuple):
 
 
 def key_of(record: str, key: str) -> Key:
-    """Return the meaning of a record's key. Raises KeyError if it has none."""
+    """Return the meaning of a record's key. Raises KeyError if the key has no meaning here."""
     name = f"{record}.{key}"
     if name in OTHERWISE:
         return OTHERWISE[name]
@@ -33,17 +33,17 @@ def key_of(record: str, key: str) -> Key:
 
 KEYS: dict[str, Key] = {
     "abandoned": Key("number", "pages whose thread has ended"),
-    "abort": Key("", "why glibc ended the process with abort()", "it did not"),
+    "abort": Key("", "why glibc ended the process with abort()", "glibc did not end the process"),
     "about": Key("", "the subject of the page: target, snapshot, difference, calls, processes or series"),
     "absent": Key("bytes", "bytes of large blocks that are not resident: never written to, or swapped out"),
-    "acted": Key("number", "how often the watch acted, in the last event; 0 in all others"),
+    "acted": Key("number", "how often the watch acted: counted in the last event, 0 in all others"),
     "active": Key("bytes", "extents or pages that contain blocks", "the allocator has no such figure"),
     "actual": Key("bytes", "the bytes by which resident memory shrank", "malloc_trim() was not called"),
     "address": Key(
         "address", "the first address; of a block, the pointer that malloc returned", "there is none, or it is unknown"
     ),
-    "addresses": Key("address", "the addresses of the first of the blocks"),
-    "advice": Key("", "what to do about it", "there is nothing to do"),
+    "addresses": Key("address", "the addresses of the first blocks"),
+    "advice": Key("", "what to do about the finding or the obstacle", "there is nothing to do"),
     "after": Key("", "the block after the hole", "there is none"),
     "agrees": Key("", "whether all figures are equal"),
     "alignment": Key("bytes", "the requested alignment; 0 if none was requested"),
@@ -108,7 +108,7 @@ KEYS: dict[str, Key] = {
     "bound": Key("bytes", "the limit of bytes that was reached"),
     "brk": Key("", "the calls of brk() that made memory grow"),
     "buffers": Key("bytes", "other blocks that the objects own"),
-    "by": Key("", "the environment variable that set it", "none did, or it is unknown"),
+    "by": Key("", "the environment variable that gave the setting its value", "no variable did, or it is unknown"),
     "by_arena": Key("", "what malloc would do in each arena"),
     "by_calls": Key("", "blocks by the number of calls that they lived"),
     "by_kind": Key("", "the described blocks, summed up by kind over all groups"),
@@ -132,7 +132,7 @@ KEYS: dict[str, Key] = {
         "", "whether all references up to here are known, so that none is a number that only looks like a pointer"
     ),
     "cgroup": Key("", 'the control group; "" for the whole machine', "the event is about one process"),
-    "chain": Key("", "the path from a root to it, in words", "it was not searched"),
+    "chain": Key("", "the path from a root to the object or block, in words", "the path was not searched"),
     "choice": Key("", "the value of --arena that selects this arena, in heap chunks", "--arena cannot select it"),
     "chunk": Key("bytes", "the size of the chunk that the request needs, with its header"),
     "chunks": Key("number", "how many chunks"),
@@ -155,14 +155,14 @@ KEYS: dict[str, Key] = {
     "coroutine": Key("", "the function of the outermost coroutine of the chain"),
     "cost": Key("", "what following cost the process"),
     "count": Key("number", "how many", "unknown"),
-    "counts": Key("number", "its number of items in each snapshot", "it has no length there"),
+    "counts": Key("number", "the holder's number of items in each snapshot", "the holder has no length there"),
     "counts_only": Key("bytes", "pages that differ only in reference counts"),
     "cumulated": Key("", "the bytes of all requests"),
     "current": Key("bytes", "what the group uses now"),
     "curve": Key("", "the blocks in use over calls and over time, at most 2,048 points each"),
     "cut": Key("", "files whose last line was incomplete"),
     "cycles": Key("", "objects that only references from one another keep alive, and all that they keep alive"),
-    "damage": Key("", "what is not as an allocator leaves it"),
+    "damage": Key("", "contradictions in the target's data that no allocator would leave"),
     "data": Key("bytes", "pages that differ in anything else: real writes"),
     "data_address": Key("address", "the address of the first values", "there are none"),
     "deep": Key("bytes", "bytes including the objects that it points to, like memory_usage(deep=True)", "unknown"),
@@ -174,23 +174,25 @@ KEYS: dict[str, Key] = {
     ),
     "disk_full": Key("", "whether calls are missing because the disk was full"),
     "dominator_count": Key("number", "how many dominators there are, including those that the list leaves out"),
-    "dominators": Key("", "objects of which each alone keeps it alive, the outermost first and the object itself last"),
-    "doubtful": Key("", "blocks with only possibly stale pointers to them, which may be lost too"),
+    "dominators": Key(
+        "", "objects any one of which, if removed, would free the block: the outermost first, the block itself last"
+    ),
+    "doubtful": Key("", "blocks to which only possibly stale pointers point; they may be lost too"),
     "doubtful_samples": Key("number", "samples that may be wrong, because the process ran while they were taken"),
     "dtype": Key("", "the type of its values", "they have several types"),
     "edge": Key("", "the name of the reference"),
     "elsewhere": Key("", "the part of all_used that is in the memory of allocators that are not walked"),
-    "emptied": Key("", "what would become of a group without its blocks, as the end of a sentence"),
+    "emptied": Key("", "the end of a sentence: what would happen to the groups without these blocks"),
     "emptiest": Key("", "the arenas with the fewest used bytes"),
     "empty": Key("number", "containers without room for items"),
     "end": Key("address", "the address after the last byte"),
     "environment": Key("", "the environment variables that the advice names, and their values"),
     "error": Key("", "why there is no answer"),
-    "inaccuracy": Key("share", "the share by which the lifetimes are too high, at most"),
+    "inaccuracy": Key("share", "the largest share by which the lifetimes may be too high"),
     "errors": Key("", "one line for each failure"),
     "event": Key("", "began, ended, killed, unseen, unrestored, missed, left-out, serving, acted or end"),
     "events": Key("number", "the kernel's counts of the group's events, by name"),
-    "every": Key("number", "calls from one picture to the next"),
+    "every": Key("number", "how many calls lie between two pictures"),
     "everybody": Key("", "whether other machines can read the metrics too"),
     "example": Key("", "an example", "there is none"),
     "exe": Key("", "the path of the program", "unknown"),
@@ -199,7 +201,7 @@ KEYS: dict[str, Key] = {
         "the exit status of the command that was started; of a session, the highest of its commands",
         "no command was started, or it still runs",
     ),
-    "expected": Key("", "what should be there"),
+    "expected": Key("", "what was expected at the address"),
     "expression": Key("", "the path as a Python expression", "there is none"),
     "fact": Key("", "the name of the fact"),
     "failed": Key("number", "how often something failed: an allocation, or an action of a watch"),
@@ -234,7 +236,7 @@ KEYS: dict[str, Key] = {
     "folder": Key("", "the path of the folder, or of the control group"),
     "fork": Key("number", "calls of fork"),
     "format": Key("", "parquet, csv or sqlite"),
-    "found": Key("", "what is there"),
+    "found": Key("", "what was found at the address"),
     "frame": Key("", "the innermost line of Python, or else the innermost function", "the stack is empty"),
     "frames": Key("", "the stack, the outermost frame first", "the log has none"),
     "free": Key("bytes", "free blocks, with headers", "memory cannot be read"),
@@ -281,7 +283,7 @@ KEYS: dict[str, Key] = {
     "host": Key("", "the name of the machine", "unknown"),
     "how": Key("", "how the setting got its value: set, default or risen (raised by free())"),
     "huge": Key(
-        "bytes", "the part of resident memory that huge pages map", "the kernel does not report it, as before Linux 6.7"
+        "bytes", "the part of resident memory that huge pages map", "the kernel does not report it (before Linux 6.7)"
     ),
     "huge_pages": Key("bytes", "the part of resident memory that huge pages map", "the kernel does not report it"),
     "id": Key("", "the identifier, which stays the same in all releases"),
@@ -314,7 +316,7 @@ KEYS: dict[str, Key] = {
     "is_whole": Key("", "whether the log is complete"),
     "items": Key("number", "how many items the containers have"),
     "kept": Key("bytes", "free resident bytes that are not reclaimable"),
-    "kept_by": Key("", "views that alone keep the memory and show little of it", "there are none"),
+    "kept_by": Key("", "views that show little of the memory but alone keep it", "there are none"),
     "kernel": Key("bytes", "the kernel's own memory for the group", "the kernel does not report it"),
     "key": Key("number", "the size, length or module that the objects have in common"),
     "kind": Key("", "the kind", "unknown"),
@@ -347,7 +349,7 @@ KEYS: dict[str, Key] = {
     "limits": Key("", "the limits that are watched"),
     "line": Key("number", "the line in the file", "it is C code, has ended, or is unknown"),
     "line_count": Key("number", "how many lines of the ledger the file has"),
-    "list": Key("", "the free list that contains it", "it is in none"),
+    "list": Key("", "the free list that contains the block", "no list contains it"),
     "live": Key("", "the blocks in use at the end"),
     "live_blocks": Key("number", "blocks in use at the end"),
     "live_bytes": Key("bytes", "the requested bytes of the blocks in use at the end"),
@@ -363,7 +365,7 @@ KEYS: dict[str, Key] = {
     "lost_references": Key(
         "", "objects whose reference count exceeds the references that were found, and all that they keep alive"
     ),
-    "lower": Key("bytes", "the bytes of all requests, with only the growth of each realloc"),
+    "lower": Key("bytes", "the bytes of all requests; each realloc counts only its growth"),
     "made": Key(
         "", "the recorded call that allocated the block", "no log was given, or the log has no stack for the block"
     ),
@@ -409,7 +411,7 @@ KEYS: dict[str, Key] = {
     "nearest": Key("", "the largest free chunks of the arenas, if none is large enough"),
     "new": Key("number", "blocks that are new"),
     "new_holders": Key("", "the first five holders that alone keep new blocks alive", "references were not followed"),
-    "next": Key("", "what to do next: command lines or advice"),
+    "next": Key("", "command lines to run next, or advice"),
     "not_charged": Key("bytes", "the part of own_anonymous that the group certainly does not count"),
     "not_drawn": Key("number", "processes that the picture leaves out"),
     "not_examined": Key("bytes", "bytes in use without a proven holder, because not all references could be read"),
@@ -419,7 +421,7 @@ KEYS: dict[str, Key] = {
     "not_read": Key("", "objects whose attribute could not be read, and which are therefore in no group"),
     "not_released": Key("number", "blocks whose release is missing in the log"),
     "not_there": Key("bytes", "pages that the other process does not have"),
-    "not_walked": Key("", "the memory that could not be walked", "there is hardly any"),
+    "not_walked": Key("", "the memory that could not be walked", "there is almost none"),
     "note": Key("", "why some of the figures are unknown", "all are known"),
     "nothing": Key("number", "calls of free(NULL)"),
     "ns_a_call": Key("nanoseconds", "the processor time of one call", "the run failed"),
@@ -447,7 +449,7 @@ KEYS: dict[str, Key] = {
     "outside_address": Key(
         "address", "the address of the largest part that no allocator handed out", "the holder has only blocks"
     ),
-    "outside_most": Key("", "the holder with the most of outside"),
+    "outside_most": Key("", "the holder with most of the bytes counted in outside"),
     "over_calls": Key("", "points at equal distances in calls"),
     "over_seconds": Key("", "points at equal distances in seconds"),
     "overhead": Key(
@@ -460,32 +462,34 @@ KEYS: dict[str, Key] = {
         "bytes", "the process's anonymous memory; of shared pages, its share", "the kernel does not report it"
     ),
     "others": Key("", "all holders without a row, as one row", "they hold less than 5 % of RSS"),
-    "owner": Key("", "the object that owns the block, or what else does", "it has no owner"),
+    "owner": Key("", "what owns the block, such as an object", "the block has no owner"),
     "owner_address": Key(
         "address", "the address of the object that owns the block", "the block is itself the object, or it has no owner"
     ),
     "owner_count": Key(
-        "number", "how many of the objects that retain the most the file lists", "they were not requested"
+        "number", "how many objects the file lists, those that retain the most", "these objects were not requested"
     ),
     "owners": Key("", "objects that retain more or less than before"),
     "p90": Key("number", "the lifetime that nine tenths of the blocks did not exceed", "nothing was released"),
     "pad": Key("bytes", "bytes that stay at the top"),
     "page_cache": Key("bytes", "the page cache, including shared memory", "the kernel does not report it"),
     "page_count": Key("number", "how many pages of mimalloc"),
-    "pages": Key("bytes", "whole pages that belong to it, resident or not"),
+    "pages": Key("bytes", "bytes in pages that lie wholly in this memory, resident or not"),
     "parent": Key("", "the id of the line of which this is a part", "it is a part of no other line"),
     "parent_pid": Key("number", "the pid of its parent"),
     "partial": Key("", "whether something is missing"),
-    "parts": Key("", "what it consists of, the largest first"),
+    "parts": Key("", "the parts, the largest first"),
     "path": Key(
-        "", "the path from a root to it, as Python or in words", "no root reaches it, or the path was not searched"
+        "",
+        "the path from a root to the object or block, as Python or in words",
+        "no root reaches it, or the path was not searched",
     ),
     "peak": Key("bytes", "the highest value"),
     "peak_bytes": Key("bytes", "the most requested bytes in use at once"),
     "peak_call": Key("number", "the number of the call after which the most bytes were in use"),
     "peak_rss": Key("bytes", "the most resident bytes of the allocator", "the run failed"),
     "peak_time": Key("seconds", "the time of the peak, since 1970"),
-    "percent": Key("%", "the part of an arena that is used, at most"),
+    "percent": Key("%", "the upper limit of the used part of these arenas"),
     "perms": Key("", "the mapping's permissions, as in /proc/PID/maps"),
     "pictures": Key("number", "how many pictures"),
     "pid": Key("number", "the pid of the process", "unknown, or there are several"),
@@ -515,7 +519,7 @@ KEYS: dict[str, Key] = {
     "ram": Key("bytes", "private and shared together"),
     "rate": Key("bytes/s", "the mean growth from the first snapshot to the last"),
     "reached": Key("bytes", "the part of buffers that pointers reach although no known field owns it"),
-    "reading_status": Key("number", "the exit status that a command that reads the process would have"),
+    "reading_status": Key("number", "the exit status of a command that would read the process"),
     "realloc": Key("number", "calls of realloc and reallocarray"),
     "reason": Key("", "why the recording ended"),
     "reasons": Key("", "why holes remain, one line for each allocator with holes"),
@@ -542,7 +546,9 @@ KEYS: dict[str, Key] = {
         "bytes", "what the group uses apart from anon, cache, shmem and kernel", "the kernel does not report it"
     ),
     "restored": Key("bytes", "pages that were written to, but whose contents have not changed"),
-    "retained": Key("bytes", "bytes that would be freed without it", "unknown"),
+    "retained": Key(
+        "bytes", "bytes that would be freed without the described object, holder, thread or frame", "unknown"
+    ),
     "return_addresses": Key("address", "return addresses, the innermost first"),
     "returnable": Key(
         "bytes", "the part of free_resident that malloc_trim(0) would return", "there is no glibc malloc"
@@ -567,7 +573,7 @@ KEYS: dict[str, Key] = {
     "samples": Key("number", "how many samples"),
     "saved": Key("bytes", "bytes that would be saved if each value were stored once"),
     "saves": Key("bytes", "the bytes that the advice certainly saves"),
-    "savings": Key("", "what would save memory if it were done before the fork"),
+    "savings": Key("", "actions before the fork that would save memory"),
     "schema": Key("number", "the version of the meaning of the keys"),
     "scope": Key("", "group or machine"),
     "script": Key("", "the script or module of a Python program", "it is no Python program"),
@@ -579,12 +585,14 @@ KEYS: dict[str, Key] = {
     "serving": Key("", "the allocators that serve malloc, if the C library's own is unused"),
     "settings": Key("", "the settings of glibc's malloc"),
     "shape": Key("number", "the lengths of the axes"),
-    "share": Key("share", "the resident part of it, as a share of RSS", "unknown"),
+    "share": Key("share", "the resident bytes as a share of RSS", "unknown"),
     "shared": Key("bytes", "bytes that other processes share, or may share", "the kernel does not report it"),
     "sharing": Key("number", "dicts that share their keys with other dicts"),
     "shmem": Key("bytes", "the group's shared memory", "the kernel does not report it"),
     "short_by": Key(
-        "bytes", "bytes that the largest free chunk lacks", "a free chunk is large enough, or there is none"
+        "bytes",
+        "bytes that the largest free chunk lacks for the request",
+        "a free chunk is large enough, or there is none",
     ),
     "shown": Key("bytes", "the bytes of the memory that the views show"),
     "shrunk": Key("number", "blocks that realloc made smaller"),
@@ -598,10 +606,12 @@ KEYS: dict[str, Key] = {
     "snapshots": Key("", "the snapshots that were taken during the recording"),
     "some": Key("%", "the part of the last 10, 60 and 300 seconds in which at least one task waited for memory"),
     "some_seconds": Key("seconds", "the total time in which at least one task waited for memory"),
-    "source": Key("", "where gdbheap read it"),
+    "source": Key("", "where gdbheap read the figure or fact"),
     "spans": Key("number", "spans of tcmalloc that contain blocks"),
     "spare": Key(
-        "number", "how many groups packing the blocks would empty", "packing does not apply to this allocator"
+        "number",
+        "how many groups would become empty if the blocks were packed",
+        "packing does not apply to this allocator",
     ),
     "split_paths": Key("", "paths below this one that only some snapshots list separately"),
     "sql_type": Key("", "DuckDB's type"),
@@ -628,7 +638,7 @@ KEYS: dict[str, Key] = {
     "target": Key("", "the process, core or snapshot that the document is about", "it is about none, or about several"),
     "targets": Key("", "the processes, cores and snapshots that the document is about, if several were named"),
     "task_kind": Key("", "the kind of the tasks, if they are not asyncio's", "they are asyncio's tasks"),
-    "tasks": Key("number", "tasks that reach most of it"),
+    "tasks": Key("number", "tasks that reach most of the holder's memory"),
     "tcache": Key("bytes", "chunks in thread caches", "the allocator has none"),
     "temporary": Key("", "blocks that the next call of the same thread released"),
     "tenths": Key("number", "how many containers are up to 10 %, 20 %, … full"),
@@ -645,7 +655,7 @@ KEYS: dict[str, Key] = {
     "together": Key(
         "bytes",
         "bytes that would be freed without this holder and those in also",
-        "unknown, or not most of what it reaches",
+        "unknown, or less than 80 % of what the holder reaches",
     ),
     "told": Key("number", "objects that record their size", "--detail was not given"),
     "took": Key("", "whether the value that was set is in force", "nothing was set"),
@@ -669,7 +679,7 @@ KEYS: dict[str, Key] = {
     "unread": Key("", "one line for each file that could not be read, so that names are missing"),
     "unreadable": Key("number", "entries or objects whose fields make no sense"),
     "unseen": Key("", "changes of the mappings that no observed call explains", "the mappings were not followed"),
-    "upper": Key("bytes", "the bytes of all requests, with the whole size of each realloc"),
+    "upper": Key("bytes", "the bytes of all requests; each realloc counts its whole size"),
     "url": Key("", "where the metrics are served", "they are not served"),
     "usable": Key("bytes", "the usable bytes of the blocks, as malloc_usable_size() reports them", "the run failed"),
     "used": Key("bytes", "blocks in use, with headers"),
@@ -682,7 +692,11 @@ KEYS: dict[str, Key] = {
         "", "the value; of a setting, the one with which the program started", "it is not set, or it is unknown"
     ),
     "values": Key("number", "how many different values"),
-    "variable": Key("", "the static variable of a library that points to the block", "none does, or it has no symbol"),
+    "variable": Key(
+        "",
+        "the static variable of a library that points to the block",
+        "no variable does, or the variable has no symbol",
+    ),
     "variables": Key("number", "how many variables the row stands for"),
     "verdict": Key("", "the answer in one sentence"),
     "version": Key("number", "the version of control groups: 1 or 2"),
@@ -698,17 +712,17 @@ KEYS: dict[str, Key] = {
     "where": Key("", "where gdbheap runs: host, docker, podman, kubernetes or systemd"),
     "whole": Key("bytes", "the resident part of pages", "residency is unknown"),
     "whole_shape": Key("number", "the lengths of the axes of the table that has the column, or of the array itself"),
-    "whose": Key("", "the owner of the memory or the setting"),
+    "whose": Key("", "what owns the memory or the setting"),
     "why": Key("", "the reason"),
     "why_ended": Key("", "why it ended"),
     "within": Key("", "the id of a finding that may count some of the same bytes", "there is none"),
     "within_a_call": Key("number", "blocks that were released by the next call of any thread"),
-    "without": Key("number", "calls that allocated and have no stack"),
+    "without": Key("number", "allocating calls that have no stack"),
     "words": Key("", "the words of the program's command line"),
     "workers": Key("number", "processes that the advice is about"),
-    "would_free": Key("bytes", "resident pages that would be freed without it"),
+    "would_free": Key("bytes", "bytes of resident pages that would be freed without these blocks"),
     "written": Key("", "what was written to pages that were shared", "no process was compared"),
-    "zero": Key("bytes", "memory that the kernel's zero page stands for, which is not resident", "unknown"),
+    "zero": Key("bytes", "memory that the kernel maps to its zero page; it is not resident", "unknown"),
 }
 """The meaning of each key, in whatever record it is."""
 
@@ -722,7 +736,7 @@ VALUES: dict[str, str] = {
     "heap_map.Group.kind": "an allocator's name, mmapped or other",
     "tasks.Row.kind": "task, coroutine, generator, async_generator or greenlet",
     "tasks.Waiting.kind": "task, coroutine, generator, async_generator or greenlet",
-    "family.Advice.id": "freeze: gc.freeze(); preload: to load before the fork what each loads for itself",
+    "family.Advice.id": "freeze: call gc.freeze(); preload: load before the fork what each worker loads for itself",
 }
 """By record and key: the values that a key has there. Its meaning is the same everywhere."""
 
@@ -768,10 +782,10 @@ OTHERWISE: dict[str, Key] = {
     "query.Answered.rows": Key("", "the rows, each a list of values"),
     "difference.Difference.ledger": Key("", "the lines of the ledger that changed"),
     "difference.Difference.holders": Key(
-        "", "holders that hold more or less, those that grew the most first", "a snapshot lacks them"
+        "", "holders whose bytes changed, those that grew the most first", "a snapshot lacks its holders"
     ),
     "holder_change.Since.holders": Key(
-        "", "holders that hold more or less, those that grew the most first", "a snapshot lacks them"
+        "", "holders whose bytes changed, those that grew the most first", "a snapshot lacks its holders"
     ),
 }
 """By record and key: keys with another meaning there. Each shows a badly named key, which should be renamed."""

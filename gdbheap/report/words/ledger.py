@@ -32,24 +32,26 @@ NOT_LOOKED = (
     "reclaimable."
 )
 LAZILY_FREED = "lazily-freed"
-LAZY = "Findings: none. {} freed lazily (MADV_FREE): the kernel takes it when it needs memory."
-# In percent of RSS: a finding above this is highlighted if there are colours.
+LAZY = "Findings: none. {} was freed lazily (MADV_FREE): the kernel takes these pages when memory is short."
+# From this percentage of RSS on, a finding is highlighted (if the terminal has colours).
 SEVERE_PERCENT = 10
 MIN_PERCENT_SHOWN = 1
-WHAT_GREW = "the largest holder may not be what grows ('heap snapshot' now, 'heap diff' later)"
-# From this many bytes on, a change of RSS while the holders are found gets a sentence.
+WHAT_GREW = (
+    "the largest holder may not be the one that grows ('heap snapshot' now and 'heap diff' later show what grows)"
+)
+# If RSS changed by at least this many bytes while the holders were searched, a sentence says so.
 MIN_CHANGE = 1 << 20
-FIRST, GAINS_FIRST = "Findings, largest first", "Findings, what can be gained first"
+FIRST, GAINS_FIRST = "Findings, largest first", "Findings, certain savings first"
 COLUMNS = (
     Column("what", True), Column("resident"), SHARE, Column("reclaimable"), Column("swapped"), Column("virtual"),
 )  # fmt: skip
 
 
 def render(answer: Ledger, style: Style, whole: bool = False) -> str:
-    """Return why the process was ended, the verdict, the holders, the findings, the next commands, then the tree with
-    its total.
+    """Return the text of the answer: why the process ended, the verdict, the holders, the findings, the next commands,
+    then the ledger as a tree with its total.
 
-    ``whole``: include lines with next to nothing.
+    ``whole``: include lines with next to no memory.
     """
     ended = abort_lines(answer.abort, style)
     if not answer.ledger:
@@ -68,7 +70,8 @@ def render(answer: Ledger, style: Style, whole: bool = False) -> str:
 
 
 def _books(answer: Ledger, style: Style, whole: bool) -> str:
-    """Return the tree as a table; lines below MIN_PERCENT_SHOWN of RSS are folded into one, unless it is ``whole``."""
+    """Return the ledger as a table that shows its tree. Unless ``whole``, lines below MIN_PERCENT_SHOWN of RSS are
+    folded into one row."""
     tree = _tree(answer.ledger)
     rss = answer.rss.bytes
     folded = [] if whole or not rss else [line for line, _depth in tree if not _is_shown(line, rss)]
@@ -91,22 +94,23 @@ def _is_shown(line: Line, rss: int) -> bool:
 
 
 def _since(found: Since | None, style: Style) -> str:
-    """Return what grew since the compared snapshot; "" without one."""
+    """Return what has grown since the snapshot that was compared; "" if none was."""
     if found is None:
         return ""
-    rss = f"RSS {signed(found.rss, style)}" if found.rss is not None else "RSS is unknown in one of them"
+    rss = f"RSS {signed(found.rss, style)}" if found.rss is not None else "RSS is unknown then or now"
     told = growth_sentence(found.holders, found.in_use, found.free, style)
     return f"Since the snapshot ({duration_text(max(found.seconds, 0))} ago): {rss}. {told}".rstrip()
 
 
 def _meanwhile(answer: Ledger, style: Style) -> str:
-    """Return by how much RSS changed after the process ran on; "" if that is little."""
+    """Return by how much RSS has changed since the process ran on after the read; "" if it changed little."""
     found, rss = answer.meanwhile, answer.rss.bytes or 0
     if found is None or abs(found.rss) < max(MIN_CHANGE, MIN_PERCENT_SHOWN * rss // 100):
         return ""
     how = "grew" if found.rss > 0 else "shrank"
-    told = f"RSS {how} by {style.bytes(abs(found.rss))} in the next {duration_text(found.seconds)}"
-    # A large holder that stays as it is would be taken for the cause.
+    told = f"RSS {how} by {style.bytes(abs(found.rss))} in the {duration_text(found.seconds)} after this reading"
+    # Say what to do to see what grew. Otherwise a large holder, even one that does not grow, would be taken for the
+    # cause.
     return f"{told}: {style.named(WHAT_GREW)}." if found.rss > 0 else f"{told}."
 
 
@@ -115,7 +119,7 @@ def _next(answer: Ledger) -> str:
 
 
 def _place(row: MainHolder) -> tuple[bool, int]:
-    """Return the sort key of a holder: the largest first, and code, which the kernel can drop, last."""
+    """Return a key that sorts holders: the largest first, but code last, because the kernel can drop it."""
     return row.kind == CODE, -(row.bytes if row.resident is None else row.resident)
 
 
@@ -128,7 +132,7 @@ def _holders(answer: Ledger, style: Style) -> str:
         return join(held, unfinished(answer.not_examined, [], style))
     cost = (
         f"Following the references of {answer.not_looked:,} blocks takes about {seconds_for(answer.not_looked)} s of "
-        "CPU time; the program runs meanwhile."
+        "CPU time; the program keeps running."
     )
     if not answer.not_examined:
         return join(held, style.filled(f"Holders: not looked for. {cost}"))
@@ -136,7 +140,7 @@ def _holders(answer: Ledger, style: Style) -> str:
 
 
 def _tree(lines: list[Line]) -> list[tuple[Line, int]]:
-    """Return the lines with their depth, children after their parent, otherwise in their order."""
+    """Return the lines with their depth in the tree. Children follow their parent, otherwise the order is kept."""
     children: dict[str | None, list[Line]] = {}
     for line in lines:
         children.setdefault(line.parent, []).append(line)
@@ -160,7 +164,7 @@ def _row(line: Line, depth: int, style: Style) -> list[str]:
 
 
 def _sum(values: list[int | None]) -> int | None:
-    """Return the sum, or None if one of the values is unknown."""
+    """Return the sum; None if one of the values is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
 
@@ -180,34 +184,34 @@ def _total(lines: list[Line], style: Style) -> list[str]:
 
 
 def decision(answer: Ledger, style: Style) -> str:
-    """Return what is used and free, what can be returned, and why the rest stays: it shows a leak, or memory that
-    allocators keep."""
+    """Return sentences about what is used and free, what can be returned, and why the rest cannot. They show whether
+    there is a leak, or whether allocators keep the memory."""
     if answer.summary is None:
         return ""
     return summary.render(answer.summary, {line.id: line.name for line in answer.ledger}, style)
 
 
 def no_findings(answer: Ledger) -> str:
-    """Return the sentence for an answer without findings."""
+    """Return what to say instead of the findings if there are none."""
     if answer.looks_past:
         return NOT_LOOKED
     if _says_lazy(answer):
         style = Style(rss=answer.rss.bytes)
         return LAZY.format(f"{style.bytes(answer.rss.lazily_freed)}{style.of_rss(answer.rss.lazily_freed)}")
     if answer.rss.bytes is None:
-        return "Findings: none, because resident memory is unknown. 'heap holes' and 'heap pins' show what is free."
+        return "Findings: none, because resident memory is unknown. 'heap holes' and 'heap pins' show free memory."
     if answer.imported is not None and most_is_imported(answer.imported, answer.rss.bytes):
         size = answer.imported.bytes if answer.imported.resident is None else answer.imported.resident
         return (
             f"Findings: none, but the interpreter and imported packages hold {size_text(size)}. 'heap pyobjects' lists "
-            "it by type."
+            "objects by type."
         )
-    # What ended it stands above.
+    # Why the process ended is already said above.
     return "Findings: none. No memory to reclaim." if answer.abort is None else "Findings about memory use: none."
 
 
 def _says_lazy(answer: Ledger) -> bool:
-    """Return whether a finding, or the sentence instead of findings, is about memory freed by MADV_FREE."""
+    """Return whether the findings, or the sentence if there are none, already tell of memory freed by MADV_FREE."""
     if answer.findings:
         return any(finding.id == LAZILY_FREED for finding in answer.findings)
     return not answer.looks_past and gave_back_much(answer)
@@ -221,7 +225,7 @@ def _findings(answer: Ledger, style: Style) -> str:
     for number, finding in enumerate(findings, 1):
         worth = f"{number}. {style.bytes(finding.bytes)}{style.resident_of_rss(finding.bytes)}"
         text = style.filled(f"{worth}: {text_of(finding, numbers)}.")
-        # A size that a narrow terminal breaks in two stays plain.
+        # Highlight the size only if it is whole on the first line: a narrow terminal may break it in two.
         is_whole = text.startswith(worth)
         lines.append(_weighed(worth, finding, style) + text[len(worth) :] if is_whole else text)
         lines.append(style.filled(f"   {advice_sentence(advice_of(finding))}"))
@@ -230,25 +234,25 @@ def _findings(answer: Ledger, style: Style) -> str:
 
 
 def heading_of(findings: Sequence[Finding]) -> str:
-    """Return the heading of a list of findings, which says how they are ordered."""
+    """Return the heading of a list of findings. It says how they are ordered."""
     sizes = [finding.bytes for finding in findings]
     return FIRST if sizes == sorted(sizes, reverse=True) else GAINS_FIRST
 
 
 def _weighed(worth: str, finding: Finding, style: Style) -> str:
-    """Return the size of a finding, highlighted if it is large. A finding that may be intended stays plain."""
+    """Return the size of a finding, highlighted if it is large, unless the finding may be intended."""
     if finding.doubtful:
         return worth
     is_severe = style.rss is not None and 100 * finding.bytes >= SEVERE_PERCENT * style.rss
     return style.coloured(worth, SEVERE) if is_severe else style.heading(worth)
 
 
-# Settings are shown as a shell takes them; the other forms are in the JSON and in docs/findings.md.
+# Settings are shown as for a shell. Their other forms are in the JSON and in docs/findings.md.
 ELSEWHERE = "# or: systemd Environment=, Docker -e, Kubernetes env:"
 
 
 def prompted(line: str) -> str:
-    """Return a line to paste after the prompt where it is typed: gdb's, or a shell's."""
+    """Return a line to paste, after the prompt of the program in which it is typed: gdb or a shell."""
     is_of_gdb = line.partition(" ")[0] == IN_GDB
     return f"{GDB_PROMPT if is_of_gdb else SHELL_PROMPT}{line}"
 
@@ -261,7 +265,7 @@ def commands_of(finding: Finding) -> list[str]:
 
 
 def advice_sentence(advice: str) -> str:
-    """Return advice with a capital letter, unless it begins with a name, such as that of a function."""
+    """Return advice as a sentence: with a capital letter, unless it begins with a name such as that of a function."""
     first = advice.split()[0]
     is_word = first.isalpha() and first.islower()
     return f"{advice[0].upper() if is_word else advice[0]}{advice[1:]}."

@@ -15,7 +15,8 @@ __all__ = ["render"]
 
 
 def render(answer: Lines, style: Style) -> str:
-    """Return a row for each source line, one for the rest, the total, and a sentence."""
+    """Return the text of the answer: a row for each source line, one row for all lines that are not listed, the total,
+    and a sentence."""
     sizes = [(row.bytes, row.absent) for row in answer.rows]
     shares = Shares(style, [(answer.bytes, answer.absent), *sizes])
     rows = [
@@ -27,8 +28,8 @@ def render(answer: Lines, style: Style) -> str:
         rows.append([count_text(count), style.size(size), *shares.cells(size, absent), "(other lines)"])
     total = [count_text(answer.count), style.size(answer.bytes), *shares.cells(answer.bytes, answer.absent), "total"]
     blocks = counted(answer.count, "block", "blocks")
-    text = f"tracemalloc has traced {blocks} that are in use; {style.bytes(answer.bytes)} were asked for."
+    text = f"tracemalloc has traced {blocks} in use, for which the program requested {style.bytes(answer.bytes)}."
     if answer.unreadable:
-        text += f" {answer.unreadable:,} of its entries lead nowhere."
+        text += f" {answer.unreadable:,} of tracemalloc's entries have no readable line."
     columns = Column("blocks"), Column("asked for"), *shares.columns, Column("line", True)
     return join(table(columns, rows, style, total), style.filled(text))

@@ -1,4 +1,4 @@
-"""The text of the main holders: a row and a description for each."""
+"""The text about the main holders: a row with a description for each."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ __all__ = ["described", "names_of", "object_text", "others_of", "parts_of", "rea
 COLUMNS = SHARE, Column("held by", True), Column("what it is", True)
 WELL_KNOWN = ("functools", "collections", "__main__")
 SHORT = {"_lru_cache_wrapper": "lru_cache"}
-# Kinds of tasks and suspended functions whose common name differs from Python's.
+# Kinds of tasks and suspended functions whose usual name is not the one in Python.
 KINDS = {"async_generator": "asynchronous generator"}
-# Up to this many columns a terminal has no room for whole descriptions.
+# A terminal with at most this many columns has no room for whole descriptions.
 NARROW = 100
-# Steps of a path: an item of a set, and a field of an object written in C.
+# Steps of a path that only C code can take: to an item of a set, and through a field of an object written in C.
 AS_ITEM, OF_C = re.compile(r"has it as item \d+"), re.compile(r"holds it at \+\d+")
-# The name of a database that is only in memory.
+# SQLite's name for a database that exists only in memory.
 MEMORY_NAME = ":memory:"
 HANDLERS = (LOG_HANDLER, BUFFERING_HANDLER)
-# What has no row of its own.
-IN_OWNERS = "'heap owners' lists them"
-# The most kinds of blocks that a row names.
+# The description of the row for all holders that are not listed.
+IN_OWNERS = "'heap owners' lists these holders"
+# A row names at most this many kinds of blocks.
 MAX_PARTS = 2
 
 
 def render(rows: list[MainHolder], style: Style) -> str:
-    """Return a row for each holder, the largest first; "" if there are none."""
+    """Return the table of the holders, the largest first; "" if there are none."""
     if not rows:
         return ""
     is_narrow = style.width is not None and style.width <= NARROW
     told = _briefly if is_narrow else whole_text
-    # Resident bytes are shown only if all rows have them, so that the share is that of the bytes shown.
+    # Show resident bytes only if they are known for all rows: otherwise the column would not fit the shares.
     is_resident = all(row.resident is not None for row in rows)
     cells = [
         [at_least(style.size(row.resident if is_resident else row.bytes), row.at_least),
@@ -65,7 +65,7 @@ def render(rows: list[MainHolder], style: Style) -> str:
     return table((Column("resident" if is_resident else "in use"), *COLUMNS), cells, style)
 
 
-# Descriptions of a holder's largest mapping.
+# How to describe a holder that is a mapping of a file, by the kind of mapping.
 OF_FILES = {
     WRITTEN_FILE: "written pages of {} (private mapping)",
     SHARED_FILE: "pages of {} (shared mapping)",
@@ -74,14 +74,16 @@ OF_FILES = {
 
 
 def _briefly(row: MainHolder) -> str:
-    """Return what a holder is, or else what most of its bytes are, for a line that has no room for both."""
-    alone = f"alone frees {size_text(row.retained)}" if not row.alone and row.retained is not None else ""
+    """Return a short description of a holder for a narrow terminal: what it is or, if that is unknown, the kind of
+    block with the most bytes."""
+    alone = f"removing it alone frees {size_text(row.retained)}" if not row.alone and row.retained is not None else ""
     what = _object(row) or parts_of(row.parts[:1])
     return "; ".join(filter(None, [_with_place(row, what), *_traits(row), _tasks(row), alone or names_of(row)]))
 
 
 def whole_text(row: MainHolder) -> str:
-    """Return what a holder is, what most of its bytes are (unless its traits say that), and who else holds them."""
+    """Return the description of a holder: what it is, what most of its bytes are (unless its traits already say so),
+    and what else holds the same memory."""
     what = described(replace(row, parts=[]) if row.traits else row)
     return "; ".join(filter(None, [what, _shared(row)]))
 
@@ -89,13 +91,14 @@ def whole_text(row: MainHolder) -> str:
 def described(row: MainHolder) -> str:
     """Return what a holder is, and what most of its bytes are."""
     what, parts = _with_place(row, _object(row)), parts_of(row.parts)
-    # Say it only once if both are the same: "14 x bytearray; 14 x bytes".
+    # If both are the same, say it only once: "14 x bytearray; 14 x bytes".
     parts = f"{parts}, ".removeprefix(f"{what}, ").removesuffix(", ") if what else parts
     return "; ".join(filter(None, [what, *_traits(row), _tasks(row), parts]))
 
 
 def _with_place(row: MainHolder, what: str) -> str:
-    """Return what a holder is, with the logging handler that it is in, or the databases of its connections."""
+    """Return what a holder is; if known, with the logging handler that contains it, or with its connections'
+    databases."""
     handler = next((_handler_text(trait) for trait in row.traits if trait.kind in HANDLERS), "")
     databases = [trait for trait in row.traits if trait.kind == DATABASE]
     places = [_database_text(trait, len(databases) > 1) for trait in databases if trait.example is not None]
@@ -109,7 +112,7 @@ def _with_place(row: MainHolder, what: str) -> str:
 
 def _handler_text(trait: Trait) -> str:
     name = trait.name.removeprefix("logging.").removeprefix("handlers.").replace("__main__.", "", 1)
-    # A class may have any name.
+    # The class may have any name.
     kind = name if name.replace(".", "").isidentifier() else quoted(name)
     return f" in a {kind}{f' of logger {quoted(trait.example)}' if trait.example else ''}"
 
@@ -124,7 +127,8 @@ def _database_text(trait: Trait, is_one_of_many: bool) -> str:
 
 
 def _traits(row: MainHolder) -> list[str]:
-    """Return what the memory around a holder says about it."""
+    """Return further facts about a holder: a label's values, a file, or that the threads that opened its connections
+    ended."""
     return [_trait_text(trait, row) for trait in row.traits if trait.kind in (LABEL, OPENED, *OF_FILES)]
 
 
@@ -141,17 +145,17 @@ def _trait_text(trait: Trait, row: MainHolder) -> str:
 
 
 def _tasks(row: MainHolder) -> str:
-    """Return how many tasks, or suspended functions, reach most of what a holder has; "" if none do."""
+    """Return how many tasks or suspended functions reach most of a holder's memory; "" if none do."""
     kind = row.task_kind or "task"
     return counted(row.tasks, KINDS.get(kind, kind)) if row.tasks else ""
 
 
 def _shared(row: MainHolder) -> str:
-    """Return the other holders of the same memory, and what is freed without this one alone; other names if it holds it
-    alone."""
+    """Return the other holders of the same memory, and how much removing only this holder frees. If there are no other
+    holders, return other names of this one."""
     if row.alone or row.retained is None:
         return names_of(row)
-    return f"{others_of(row)}; alone it frees {size_text(row.retained)}"
+    return f"{others_of(row)}; removing it alone frees {size_text(row.retained)}"
 
 
 def _object(row: MainHolder) -> str:
@@ -164,7 +168,7 @@ def _object(row: MainHolder) -> str:
 
 
 def object_text(what: str | None, count: int | None, is_one: bool) -> str:
-    """Return a type with the number of items of its object, or with the number of its objects."""
+    """Return a type: with the number of items if there is one object, else after the number of objects."""
     if what is None:
         return ""
     module, _, name = what.rpartition(".")
@@ -175,22 +179,23 @@ def object_text(what: str | None, count: int | None, is_one: bool) -> str:
 
 
 def parts_of(parts: list[Part]) -> str:
-    """Return the kinds of blocks with most of a holder's bytes."""
+    """Return the kinds of blocks that have most of a holder's bytes."""
     return ", ".join(
         f"{count_text(part.count)} x {part.what.replace('__main__.', '', 1)}" for part in parts[:MAX_PARTS]
     )
 
 
 def names_of(row: MainHolder) -> str:
-    """Return the other names of the object that a holder is; "" if it has none."""
+    """Return the other names of a holder's object; "" if it has none."""
     return f"also named {', '.join(row.names)}" if row.names else ""
 
 
 def others_of(row: MainHolder) -> str:
-    """Return the other holders of what a holder has."""
-    return f"also held by {', '.join(map(readable, row.also))}" if row.also else "others hold it too"
+    """Return the other holders of a holder's memory."""
+    return f"also held by {', '.join(map(readable, row.also))}" if row.also else "also held by others"
 
 
 def readable(way: str) -> str:
-    """Return a path in words without the steps that only C code has names for."""
+    """Return a path as text. A step to an item of a set becomes "[…]"; a step through a field that only C code knows is
+    left out."""
     return " ".join(OF_C.sub("", AS_ITEM.sub("[…]", way)).split())

@@ -1,4 +1,4 @@
-"""The text of ``heap pools`` for a CPython that uses mimalloc instead of pymalloc."""
+"""The text of ``heap pools`` for a Python that uses mimalloc instead of pymalloc."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZES = (
     Column("free bytes"), SHARE,
 )  # fmt: skip
 HEAPS = (
-    Column("pages"), Column("abandoned"), Column("blocks used"), Column("used bytes"), SHARE, Column("for", True),
+    Column("pages"), Column("abandoned"), Column("blocks used"), Column("used bytes"), SHARE, Column("purpose", True),
 )  # fmt: skip
 ASKED = (
     Column("block size"), Column("objects"), Column("asked for"), Column("handed out"), Column("wasted"),
@@ -28,7 +28,8 @@ ASKED = (
 
 
 def render_pages(answer: Pools, whole: Pools, style: Style, use: MimallocUse, detail: bool) -> str:
-    """Return a row for each block size and for each purpose. ``whole``: the answer before block sizes were left out."""
+    """Return the text of the answer: a row for each block size, and one for each purpose. ``whole``: the answer with
+    all its block sizes."""
     rows = [_cells(count_text(row.size), [row], style) for row in answer.rows]
     rest = [row for row in whole.rows if row not in answer.rows]
     if rest:
@@ -70,7 +71,7 @@ def _sentence(whole: Pools, use: MimallocUse, style: Style) -> str:
     free = sum(row.size * row.free_count for row in whole.rows)
     segments = counted(use.segments, "segment")
     return (
-        f"Python's blocks are mimalloc's here, not pymalloc's. It holds {segments}: {style.bytes(used)} in used "
-        f"blocks, {style.bytes(free)} in free blocks of pages, {style.bytes(use.free_spans)} in spans without a page; "
-        f"{style.bytes(use.reserved)} of address space are reserved beside them."
+        f"Python's blocks come from mimalloc here, not from pymalloc. mimalloc holds {segments}: {style.bytes(used)} "
+        f"in used blocks, {style.bytes(free)} in free blocks of pages, {style.bytes(use.free_spans)} in spans without "
+        f"a page. {style.bytes(use.reserved)} of address space is reserved outside of the segments."
     )

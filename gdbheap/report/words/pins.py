@@ -16,28 +16,30 @@ __all__ = ["conclusion", "render", "sentences"]
 KINDS = 10
 # Below this share of RSS, removing pins is not worth a change of the program.
 MIN_PERCENT = 1
-HOLES = "Whole pages in holes are not pinned: 'heap holes' lists these, and 'heap trim' says what goes back."
+HOLES = "Whole pages in holes are not pinned: 'heap holes' lists them, and 'heap trim' shows what malloc can return."
 COLUMNS = (
     Column("address"), Column("would free"), SHARE, Column("blocks"), Column("size"), Column("allocator", True),
     Column("what", True),
 )  # fmt: skip
-PATH, MAX_FROM = Column("path", True), Column("most are", True)
+PATH, MAX_FROM = Column("path", True), Column("path of most", True)
 KIND_COLUMNS = (
-    Column("blocks"), Column("size"), Column("groups"), Column("alone in"), Column("would free"), SHARE,
+    Column("blocks"), Column("size"), Column("groups"), Column("kept alone"), Column("would free"), SHARE,
     Column("allocator", True), Column("what", True),
 )  # fmt: skip
 
 
 def render(answer: Pins, style: Style) -> str:
-    """Return what removing the pins would free, the pins, and the kinds of their blocks.
+    """Return the text of the answer: what removing the pins would free, then the pins and the kinds of their blocks.
 
-    There is a sentence for each allocator, a row for each pin, and the total over all. If a path is known, there is a
-    column for paths.
+    There is a sentence for each allocator, a row for each pin, and the total of all pins. There is a column for paths
+    if any path is known.
     """
     sums = [row for row in answer.sums if row.groups]
     if not sums:
         least = style.bytes(answer.minimum)
-        return style.filled(f"No pinned pages: no few blocks keep {least} or more from going back. {HOLES}")
+        return style.filled(
+            f"No pinned pages: no group of a few blocks keeps {least} or more from being returned. {HOLES}"
+        )
     paths = any(pin.path for pin in answer.rows)
     rows = [_row(pin, paths, style) for pin in answer.rows]
     shown = sum(pin.would_free for pin in answer.rows), sum(pin.blocks for pin in answer.rows)
@@ -55,7 +57,7 @@ def render(answer: Pins, style: Style) -> str:
 
 
 def conclusion(answer: Pins, style: Style) -> str:
-    """Return what removing the pins would free, and whether that is worth it."""
+    """Return a sentence: what removing the pins would free, and whether that is worth a change of the program."""
     freed, blocks = (sum(getattr(row, name) for row in answer.sums if row.groups) for name in ("would_free", "blocks"))
     is_little = bool(style.rss) and 100 * freed < MIN_PERCENT * (style.rss or 0)
     start = "Nothing worth fixing: removing" if is_little else "Removing"
@@ -64,7 +66,7 @@ def conclusion(answer: Pins, style: Style) -> str:
 
 
 def sentences(answer: Pins, style: Style) -> list[str]:
-    """Return one sentence for each allocator about all of its pins."""
+    """Return one sentence for each allocator, about all its pins."""
     return [_sentence(row, answer, style) for row in answer.sums if row.groups]
 
 
@@ -95,13 +97,13 @@ def _what(row: Kind) -> str:
 
 def _sentence(row: Sums, answer: Pins, style: Style) -> str:
     units, blocks = counted(row.groups, *row.units), counted(row.blocks, "block")
-    text = f"{row.allocator}: {units} kept by {blocks} of {style.bytes(row.bytes)}"
+    text = f"{row.allocator}: {units} kept by {blocks} ({style.bytes(row.bytes)})"
     most = next((kind for kind in _by_blocks(answer.by_kind) if kind.allocator == row.allocator), None)
     of_which = "" if most is None else f", of which {counted(most.blocks, 'is', 'are')} {_what(most)}"
-    partly = "" if row.described == row.blocks else f" (of the {row.described:,} that keep the most)"
+    partly = "" if row.described == row.blocks else f" (among the {row.described:,} blocks that keep the most)"
     unsure = "" if answer.resident_known else " at most: resident memory is unknown"
     freed = f"{style.bytes(row.would_free)}{style.of_rss(row.would_free)}"
-    return f"{text}{of_which}{partly}. Without them {freed} {row.emptied}{unsure}."
+    return f"{text}{of_which}{partly}. Without these blocks {freed} {row.emptied}{unsure}."
 
 
 def _by_blocks(kinds: list[Kind]) -> list[Kind]:

@@ -15,7 +15,7 @@ COLUMNS = (Column("pid"), Column("program", True), Column("figure", True), *map(
 
 
 def render(answer: Plotted, style: Style) -> str:
-    """Return the table, and where the picture is."""
+    """Return the text of the answer: the table, and the path of the picture."""
     rows = [
         [str(row.pid), one_line((row.exe or "?").rsplit("/", 1)[-1], 40), FIGURES[row.figure], style.size(row.first),
          style.size(row.last), style.size(row.peak)]
@@ -26,10 +26,10 @@ def render(answer: Plotted, style: Style) -> str:
 
 
 def notes_of(answer: Plotted) -> list[str]:
-    """Return what a reader of the picture must also know."""
+    """Return notes that a reader of the picture needs, such as which files end early."""
     notes = []
     if answer.not_drawn:
         smaller = counted(answer.not_drawn, "smaller process", "smaller processes")
         notes.append(f"{smaller} are not drawn.")
-    notes += [f"The last line of {one_line(file)} is not whole and was left out." for file in answer.cut]
+    notes += [f"The last line of {one_line(file)} is incomplete and was left out." for file in answer.cut]
     return notes

@@ -21,26 +21,26 @@ COLUMNS = (
 
 ASKED = (
     Column("block size"), Column("objects"), Column("asked for"), Column("handed out"), Column("wasted"),
-    Column("%wasted"), Column("arenas"), Column("alone in"), Column("with blocks"),
+    Column("%wasted"), Column("arenas"), Column("kept alone"), Column("blocks there"),
 )  # fmt: skip
 FILL = (Column("filled to"), Column("arenas"), Column("used"), Column("not used"))
 EMPTIEST = (Column("arena"), Column("used"), Column("%used"), Column("blocks"), Column("blocks by size", True))
 PINS = (
-    Column("arena"), Column("blocks"), Column("bytes"), Column("first at"), Column("what", True),
+    Column("arena"), Column("blocks"), Column("bytes"), Column("first address"), Column("what", True),
 )  # fmt: skip
 NEARLY_EMPTY = 25
 NOT_IN_USE = (
     "pymalloc is not in use here: it holds no arena, and every list of its pools is empty (PYTHONMALLOC=malloc, or "
-    "another allocator). Python's objects lie where that allocator puts them; 'heap pyobjects' counts those in the "
-    "chunks of malloc."
+    "another allocator). Python's objects are in the memory of the allocator that is used instead; 'heap pyobjects' "
+    "counts the objects in malloc's chunks."
 )
 
 
 def render(answer: Pools, whole: Pools, style: Style, detail: bool = False) -> str:
-    """Return a row for each size class and one for the free pools.
+    """Return the text of the answer: a row for each size class, and one for the free pools.
 
-    ``whole``: the answer before size classes were left out. ``detail``: add what objects asked for, how full the arenas
-    are, and what is in the emptiest.
+    ``whole``: the answer with all its size classes. ``detail``: add how many bytes objects requested, how full the
+    arenas are, and what is in the emptiest ones.
     """
     if whole.mimalloc is not None:
         return render_pages(answer, whole, style, whole.mimalloc, detail)
@@ -104,32 +104,32 @@ def _sentence(answer: Pools, style: Style) -> str:
 
 
 def _interpreters(answer: Pools, style: Style) -> str:
-    """Return the share of each interpreter, if several have pools of their own; "" otherwise."""
+    """Return how much memory each interpreter has, if several have pools of their own; "" otherwise."""
     if len(answer.interpreters) < 2:
         return ""
     shares = [f"{style.bytes(row.bytes)} in {count_text(row.arenas)}" for row in answer.interpreters]
     return (
-        f"{len(answer.interpreters)} interpreters have pools of their own, and these are their sums: the main one has "
-        f"{shares[0]} of the arenas in use, the others {', '.join(shares[1:])}."
+        f"{len(answer.interpreters)} interpreters have pools of their own; the figures are their sums. The main one "
+        f"has {shares[0]} of the arenas in use, the others {', '.join(shares[1:])}."
     )
 
 
 def _sparse(answer: Pools, style: Style) -> str:
-    """Return how many arenas are nearly empty; they are the holes of pymalloc."""
+    """Return a sentence that counts the arenas that are nearly empty. They are pymalloc's equivalent of holes."""
     rows = [row for row in answer.fill if row.percent <= NEARLY_EMPTY]
     arenas, used = sum(row.arenas for row in rows), sum(row.used for row in rows)
     if not arenas:
         return ""
     held = counted(arenas, "arena is", "arenas are")
     return (
-        f"{held} at most {NEARLY_EMPTY} % full and held by {style.bytes(used)} in use: 'heap pools --detail' says by "
-        "what."
+        f"{held} at most {NEARLY_EMPTY} % full and kept by {style.bytes(used)} in use: 'heap pools --detail' shows "
+        "which blocks these are."
     )
 
 
 def _asked(answer: Pools, style: Style) -> str:
-    """Return what objects that know their size asked for, and the arenas that have blocks of a size class, or only
-    these."""
+    """Return how many bytes the objects requested (as far as objects know their size), and how many arenas have blocks
+    of a size class, or only of this one."""
     return table(ASKED, [_asked_row(row, style) for row in answer.rows], style)
 
 
@@ -157,7 +157,7 @@ def _emptiest(answer: Pools, style: Style) -> str:
 
 
 def _emptiest_row(use: ArenaUse, arena_size: int, style: Style) -> list[str]:
-    sizes = ", ".join(f"{share.used_count:,} of {share.size}" for share in use.classes)
+    sizes = ", ".join(f"{share.used_count:,} x {share.size} B" for share in use.classes)
     share = share_text(use.bytes, arena_size)
     return [address_text(use.address), style.size(use.bytes), share, count_text(use.blocks), sizes]
 

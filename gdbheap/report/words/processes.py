@@ -1,4 +1,5 @@
-"""The text of ``gdbheap processes``: the table, what is shared, what wrote to the rest, and what can be done."""
+"""The text of ``gdbheap processes``: the table, what the processes share, what was written to pages since the fork, and
+what can be done."""
 
 from __future__ import annotations
 
@@ -19,32 +20,34 @@ if TYPE_CHECKING:
 __all__ = ["advice_sentence", "counts_sentence", "render", "shared_sentence", "verdict_line", "written_kinds"]
 
 NAMES = ("RSS", "PSS", "USS", "swap")
-OF_HEAP = ("in use", "free", "trim gives", "kept")
+OF_HEAP = ("in use", "free", "reclaimable", "kept")
 PROGRAM_WIDTH = 40
 TYPES = 5
-CHANGED = "Reference counts that have changed are those of objects of"
-RECOUNTED = "Reference counts went up and down again on pages with objects of these types, of several on many:"
-# Below this share of PSS nothing is advised.
+CHANGED = "Reference counts have changed in objects of these types:"
+RECOUNTED = "Reference counts rose and fell back on pages with objects of these types (a page may have several):"
+# Savings below this percentage of PSS are not mentioned.
 MIN_PERCENT = 1
 COUNTS = (
-    "Reading un-shared {}: each use of an object changes its reference count, which lies in the object. Arrays have "
-    "one count for all their numbers: keep large tables that workers only read in array.array, numpy, Arrow or an "
-    "mmap. gc.freeze() does not help with these: it stops the collector, not reference counts."
+    "Reading un-shared {}: each use of an object changes its reference count, which is stored in the object. An array "
+    "has one count for all its numbers: use array.array, numpy, Arrow or an mmap for large tables that workers only "
+    "read. gc.freeze() does not help here: it stops the collector, not reference counts."
 )
-# What wrote to pages, by the field of the answer's record.
+# What was written to a page, in words, by the field of the answer's record.
 KINDS = {
-    "collector": "the collector's headers alone",
-    "counts_only": "reference counts alone",
-    "both": "both of these",
+    "collector": "only the collector's headers",
+    "counts_only": "only reference counts",
+    "both": "reference counts and the collector's headers",
     "data": "real writes",
-    "recounted": "reference counts that went up and down again",
-    "restored": "written and put back",
+    "recounted": "reference counts that rose and fell back",
+    "restored": "writes that were undone again",
 }
 
 
 def render(answer: Family, whole: Family, left_out: int, quick: bool, style: Style) -> str:
-    """Return the text. ``answer`` has the rows that are shown, ``whole`` all of them; ``left_out``: the number of
-    others."""
+    """Return the text of the answer.
+
+    ``answer`` has the rows to show, ``whole`` all rows; ``left_out``: how many rows are not shown; ``quick``: the heaps
+    were not read."""
     heads = [Column("pid"), Column("program", True), *map(Column, NAMES)]
     heads += [] if quick else [*map(Column, OF_HEAP), Column("largest finding", True)]
     rows = [_row(member, quick, style) for member in answer.rows]
@@ -62,7 +65,7 @@ def render(answer: Family, whole: Family, left_out: int, quick: bool, style: Sty
 
 
 def verdict_line(member: Member, style: Style) -> str:
-    """Return a process's verdict, and its largest holder."""
+    """Return a process's verdict, and a sentence about its largest holder."""
     if not member.holders:
         return member.verdict
     first = member.holders[0]
@@ -97,13 +100,16 @@ def _total(answer: Family, quick: bool, style: Style) -> list[str]:
 
 
 def shared_sentence(answer: Family, style: Style) -> str:
-    """Return the memory of all processes: in total, private and shared."""
+    """Return a sentence about the memory of all processes: in total, private and shared."""
     total = answer.total
     if not total.processes:
-        return "What these processes have alone, and what they share, cannot be read."
+        return "The private and the shared memory of these processes cannot be read."
     whose = f"{counted(total.processes, 'process has', 'processes have')} {style.bytes(total.pss)} together (PSS)"
-    alone = f"{style.bytes(total.uss)} one or another has alone, {style.bytes(total.shared)} is shared"
-    return f"{whose}: {alone}. By RSS, which counts a shared page for each, it would be {style.bytes(total.rss)}."
+    alone = f"{style.bytes(total.uss)} is private, {style.bytes(total.shared)} is shared"
+    return (
+        f"{whose}: {alone}. Their RSS adds up to {style.bytes(total.rss)}, because RSS counts a shared page in each "
+        "process."
+    )
 
 
 def _written(answer: Family, style: Style) -> str:
@@ -111,19 +117,20 @@ def _written(answer: Family, style: Style) -> str:
     if written is None:
         return ""
     beside = sum(member.written is not None for member in answer.rows)
-    start = f"Of the private pages that {counted(beside, 'process', 'processes')} had from a fork, "
+    start = f"Private pages that {counted(beside, 'process', 'processes')} inherited by fork: "
     still = f"{style.bytes(written.shared)} is still shared"
-    new = f" {style.bytes(written.not_there)} is new since." if written.not_there else ""
+    new = f" {style.bytes(written.not_there)} is new since the fork." if written.not_there else ""
     if not written.unshared:
         return style.filled(f"{start}{still}.{new}")
     parts = [f"{style.bytes(size)} {name}" for name, size in written_kinds(written)]
-    copied = f"{style.bytes(written.unshared)} was copied since, by what was written there: {', '.join(parts)}."
+    copied = f"{style.bytes(written.unshared)} was copied since. By kind of write: {', '.join(parts)}."
     line = f"{start}{still}, and {copied}"
     return "\n".join([style.filled(line + new), *_types(answer.types, style)])
 
 
 def written_kinds(written: Written) -> Iterator[tuple[str, int]]:
-    """Yield what wrote to shared pages, with the bytes of these, the most first."""
+    """Yield the kinds of writes to pages that were shared, in words, each with the bytes of these pages, the most
+    first."""
     sizes = [(name, getattr(written, key)) for key, name in KINDS.items()]
     yield from sorted(((name, size) for name, size in sizes if size), key=lambda pair: -pair[1])
 
@@ -138,7 +145,7 @@ def _types(types: list[TypeCounts], style: Style) -> Iterator[str]:
 
 
 def counts_sentence(answer: Family, style: Style) -> str:
-    """Return advice about reference counts if they un-share most pages; "" otherwise."""
+    """Return advice about reference counts if most copied pages were copied because of them; "" otherwise."""
     written = answer.written
     counts = 0 if written is None else written.counts_only + written.recounted
     if written is None or 100 * counts < MIN_PERCENT * answer.total.pss or 2 * counts < written.unshared:
@@ -147,33 +154,32 @@ def counts_sentence(answer: Family, style: Style) -> str:
 
 
 def advice_sentence(row: Advice, style: Style) -> str:
-    """Return what can be done, and what it saves."""
+    """Return an advice in words: what can be done, and how much it saves."""
     if row.id == "freeze":
         most = "" if row.most_saved in (None, row.saves) else f", at most {style.bytes(row.most_saved)}"
         return (
             f"gc.freeze() in the parent right before the fork would save {style.bytes(row.saves)}{most}: in "
-            f"{counted(row.workers, 'process', 'processes')} these pages were written by the collector alone. What "
-            "reference counts unshare stays: immortal objects alone are spared (Python 3.12 and later)."
+            f"{counted(row.workers, 'process', 'processes')} only the collector wrote to these pages. Reference "
+            "counts still un-share pages, except those of immortal objects (Python 3.12 and later)."
         )
     return " ".join(filter(None, [_at_most(row, style), _at_least(row, style)]))
 
 
 def _at_most(row: Advice, style: Style) -> str:
     return (
-        f"Preloading what {counted(row.workers, 'worker')} load for themselves saves at most "
-        f"{style.bytes(row.most_saved)}: so much is in objects, type by type, that all of them have beyond their "
-        "parent, "
-        "equal in number and not certainly in content."
+        f"Loading before the fork what {counted(row.workers, 'worker')} now load for themselves saves at most "
+        f"{style.bytes(row.most_saved)}. This is the size, type by type, of the objects that all workers have in "
+        "addition to their parent's. It is unknown whether their contents are equal."
     )
 
 
 def _at_least(row: Advice, style: Style) -> str:
-    """Return what is proven to be saved; "" if that is next to nothing."""
+    """Return how much is sure to be saved; "" if that is next to nothing."""
     if 100 * row.saves < MIN_PERCENT * (row.most_saved or 0):
         return ""
     return (
-        f"It saves at least {style.bytes(row.saves)} until these objects are used, which copies their pages: there "
-        "several workers have the same immutable objects, byte for byte."
+        f"Loading before the fork saves at least {style.bytes(row.saves)}, where several workers have the same "
+        "immutable objects, byte for byte. Using these objects later copies their pages and ends the saving."
     )
 
 

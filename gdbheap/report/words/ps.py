@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 NAMES = ("private", "shared", "RAM", "swapped")
-OF_HEAP = ("in use", "free", "trim gives")
+OF_HEAP = ("in use", "free", "reclaimable")
 NAME_WIDTH = 60
 SHOWN_PIDS = 3
 
 
 def render(answer: Table | Summed, left_out: int, with_heap: bool, style: Style) -> str:
-    """Return a row for each program, the largest first, and the total."""
+    """Return the text of the answer: a row for each program, the largest first, and the total."""
     columns = [
         *map(Column, NAMES),
         *(map(Column, OF_HEAP) if with_heap else ()),
@@ -43,7 +43,7 @@ def render(answer: Table | Summed, left_out: int, with_heap: bool, style: Style)
 
 def _remedy(user: int) -> str:
     if user:
-        return "run it as root (sudo) for all"
+        return "run gdbheap as root (sudo) to read all processes"
     return "root reads all processes only with CAP_SYS_PTRACE, which a container may lack"
 
 
@@ -61,7 +61,7 @@ def _row(row: Program | Sums, with_heap: bool, style: Style) -> list[str]:
 
 
 def _name(row: Program | Sums) -> str:
-    """Return a program's name as its first page has it: a script by its name alone."""
+    """Return a program's name, in the same form as on its first page. A script has only its file name."""
     if not row.script:
         return row.name
     return f"{row.name} {row.script}" if row.script.startswith("-") else row.script

@@ -14,20 +14,21 @@ if TYPE_CHECKING:
 
 __all__ = ["render", "sentences"]
 
-# A smaller share of the memory in use has no table of its own.
+# A table is left out if its rows have less than this share of the memory in use.
 FOLDED = 0.01
 MAX_NAMES = 3
-UNKNOWN = (Column("not known"), Column("size"), Column("looks like", True))
+UNKNOWN = (Column("unknown block"), Column("size"), Column("looks like", True))
 COLUMNS = Column("count"), Column("objects"), Column("buffers")
 
 
 def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) -> str:
-    """Return a row for each type, one for types that are not listed, the total, then what is outside of the table.
+    """Return the text of the answer: a row for each type, one row for types that are not listed, the total, then memory
+    that is in no row.
 
-    If only ``some`` types were asked for, what is outside is left out.
+    ``some``: only some types were requested, so memory of others is not mentioned.
     """
     if some and not answer.rows:
-        return style.filled("No type's name matches; 'heap pyobjects' lists them.")
+        return style.filled("No type's name matches; 'heap pyobjects' lists all types.")
     has_mapped = answer.total.mapped > 0
     every: list[TypeRow | Count] = [answer.total, *answer.rows]
     shares = Shares(style, ((_whole(row), row.absent) for row in every))
@@ -44,7 +45,7 @@ def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) ->
 
 
 def sentences(answer: PyObjects, style: Style) -> list[str]:
-    """Return the sum of all objects, and what is not in the table."""
+    """Return sentences about the sum of all objects, and about memory that is not in the table."""
     return [
         _largest(answer, style),
         _sentence(answer, style),
@@ -77,7 +78,7 @@ def _sentence(answer: PyObjects, style: Style) -> str:
 
 
 def _largest(answer: PyObjects, style: Style) -> str:
-    """Return a sentence about the largest listed type; "" if there is none."""
+    """Return a sentence about the listed type with the most bytes; "" if no type is listed."""
     both = answer.total.own + answer.total.buffers
     if not answer.rows or not both:
         return ""
@@ -87,9 +88,10 @@ def _largest(answer: PyObjects, style: Style) -> str:
 
 
 def _unknown(answer: PyObjects, style: Style) -> str:
-    """Return the largest blocks with unknown contents, one row for the rest, and their total.
+    """Return the table of the largest blocks with unknown contents: one row for all that are not listed, and their
+    total.
 
-    "" if they are next to nothing of the memory in use.
+    Return "" if all of them have next to nothing of the memory in use.
     """
     count = answer.unclassified.count + answer.other_chunks.count
     size = answer.unclassified.bytes + answer.other_chunks.bytes
@@ -112,17 +114,17 @@ def _names(answer: PyObjects) -> str:
 
 
 def _mapped(answer: PyObjects, style: Style) -> str:
-    """Return how much objects mapped in addition to their blocks; "" if they mapped nothing."""
+    """Return a sentence about memory that objects have mapped in addition to their blocks; "" if there is none."""
     size = answer.total.mapped
-    return f"Objects own {style.bytes(size)} of mapped files and memory beside that." if size else ""
+    return f"In addition, objects own {style.bytes(size)} of mapped files and other mapped memory." if size else ""
 
 
 def _elsewhere(answer: PyObjects, style: Style) -> str:
     if not answer.elsewhere.count:
         return ""
     return (
-        f"{style.bytes(answer.elsewhere.bytes)} of all that, in {answer.elsewhere.count:,} blocks, lies in memory of "
-        "an allocator that is not walked: each block is as large as the objects' own fields say."
+        f"{style.bytes(answer.elsewhere.bytes)} of these bytes, in {answer.elsewhere.count:,} blocks, is in the "
+        "memory of an allocator that is not walked: the sizes of these blocks come from the objects' own fields."
     )
 
 
@@ -130,9 +132,9 @@ def _beside(answer: PyObjects, style: Style) -> str:
     parts = (
         ("blocks of the interpreter itself", answer.interpreter),
         (f"blocks of libraries and threads ({_names(answer)})", _others(answer)),
-        ("used blocks whose contents are not known", answer.unclassified),
+        ("used blocks whose contents are unknown", answer.unclassified),
         ("objects on the interpreter's free lists", answer.free_lists),
-        ("malloc's blocks that no object was found to own", answer.other_chunks),
+        ("malloc blocks without a known owner", answer.other_chunks),
     )
     told = [f"{style.bytes(part.bytes)} in {part.count:,} {name}" for name, part in parts if part.count]
     return f"Not in the table: {'; '.join(told)}." if told else ""

@@ -1,4 +1,4 @@
-"""The text of ``gdbheap sql``, and its CSV."""
+"""The answer of ``gdbheap sql`` as text and as CSV."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["render", "render_csv"]
 
 
 UNITS = {column.name: column.unit for table in TABLES for column in table.columns}
-# Aggregates whose value is one of the column's values.
+# Functions of SQL whose result is one of the column's values, so that it has the column's unit.
 OF_COLUMN = re.compile(r"(?:min|max|first|last|any_value)\((\w+)\)")
 
 
 def render(answer: Answered, left_out: int, style: Style) -> str:
-    """Return the rows as DuckDB gives them, sizes and counts with thousands separators.
+    """Return the answer as a table. Sizes and counts have thousands separators.
 
-    Addresses are in the form that ``heap at`` takes. Numbers that name something, such as a process, are as they are
-    typed.
+    Addresses are in the form that ``heap at`` accepts. Numbers that identify something, such as a process, have no
+    separators. ``left_out``: how many rows are not shown.
     """
     numbers = [
         bool(answer.rows) and all(row[place] is None or _is_number(row[place]) for row in answer.rows)
@@ -41,7 +41,7 @@ def render(answer: Answered, left_out: int, style: Style) -> str:
 
 
 def _unit(name: str) -> str:
-    """Return the unit of an answer's column, by its name in the tables."""
+    """Return the unit of a column of the answer. It is found by the column's name in gdbheap's tables."""
     found = OF_COLUMN.fullmatch(name)
     return UNITS.get(found[1] if found else name, COUNT)
 
@@ -58,14 +58,14 @@ def _text(value: Any, unit: str) -> str:
     if not _is_number(value):
         return str(value)
     if unit == ADDRESS and isinstance(value, int):
-        # An address in the kernel's half is negative in a table.
+        # In a table, an address in the kernel's half is negative.
         return f"{value % MODULUS:#x}"
     return f"{value:,}" if unit in (BYTES, COUNT) else str(value)
 
 
 def render_csv(answer: Answered, safe: bool) -> str:
-    """Return the rows below a line of names, without a last line break. ``safe``: escape cells that a spreadsheet would
-    compute."""
+    """Return the answer as CSV, with a first line of names and without a line break at the end. ``safe``: escape cells
+    that a spreadsheet would take for formulas."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([csv_cell(column.name, safe) for column in answer.columns])

@@ -1,4 +1,4 @@
-"""The text of ``gdbheap record`` after it has ended: what was written."""
+"""The text of ``gdbheap record`` at its end: what was written."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ __all__ = ["duration_text", "render"]
 UNITS = (("d", 86400), ("h", 3600), ("min", 60))
 WHY_ENDED = {
     "ended": "no process is left",
-    "duration": "the time is up",
-    "interrupted": "it was interrupted",
+    "duration": "the requested time has passed",
+    "interrupted": "the recording was interrupted",
     "closed": "the reader closed the pipe",
 }
 
 
 def render(answer: Recorded, style: Style) -> str:
-    """Return a sentence, and what could not be read.
+    """Return a sentence about the recording, and what could not be read.
 
-    "" if standard output belongs to the recording, or to a program that was started.
+    Return "" if standard output is used for the recording, or by a program that gdbheap started.
     """
     if answer.file == STANDARD_OUTPUT or answer.exit_status is not None:
         return ""
     parts = [f"{counted(answer.samples, 'sample')} of {counted(answer.processes, 'process', 'processes')}"]
-    parts += [f"{answer.doubtful_samples:,} of them doubtful"] if answer.doubtful_samples else []
+    parts += [f"{answer.doubtful_samples:,} of the samples doubtful"] if answer.doubtful_samples else []
     parts.append(f"in {duration_text(answer.seconds)}")
     size, why = style.bytes(answer.size), WHY_ENDED[answer.reason]
     lines = [f"The series is in {answer.file} ({size}): {', '.join(parts)}; {why}."]
     if answer.snapshots:
-        lines.append(f"{counted(len(answer.snapshots), 'snapshot')} beside it, the last one {answer.snapshots[-1]}.")
+        lines.append(f"Saved {counted(len(answer.snapshots), 'snapshot')}; the last one is {answer.snapshots[-1]}.")
     lines += [f"Warning: {failure}" for failure in answer.failures]
     return "\n".join(map(style.filled, lines))
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration in its two largest units: "0.4 s", "3 min 20 s", "2 d 4 h"."""
+    """Return a duration in its two largest units, such as "0.4 s", "3 min 20 s" or "2 d 4 h"."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     left = round(seconds)

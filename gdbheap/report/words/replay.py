@@ -1,4 +1,4 @@
-"""The text of ``gdbheap replay``: a row for each run, and what to set."""
+"""The text of ``gdbheap replay``: the figures of each replay, and the best setting."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ __all__ = ["line_of", "render"]
 LEFT = True
 COLUMNS = (
     Column("allocator", LEFT), Column("peak RSS"), Column("RSS at the end"), Column("system"), Column("in use"),
-    Column("holes at the peak"), Column("at the end"), Column("seconds"), Column("ns a call"),
+    Column("holes at the peak"), Column("holes at the end"), Column("seconds"), Column("ns per call"),
 )  # fmt: skip
 
 
 def render(answer: Replayed, style: Style) -> str:
-    """Return whose calls were replayed, a row for each setting, and what follows from that."""
+    """Return the text of the answer: which program's calls were replayed, a row for each setting, and what the figures
+    mean."""
     rows = [_row(run, style) for run in answer.rows]
     sentences = [*_notes(answer), *_failures(answer.rows), *_advice(answer, style)]
     parts = [style.filled(sentence) for sentence in sentences]
@@ -31,7 +32,8 @@ def render(answer: Replayed, style: Style) -> str:
 
 
 def line_of(answer: Replayed) -> str:
-    """Return what to type before the command for the best run; "" if none is better."""
+    """Return the environment variables for the best setting, as a line to type before the command; "" if no setting is
+    better than the first."""
     if answer.best is None:
         return ""
     run = answer.rows[answer.best]
@@ -43,8 +45,9 @@ def _about(answer: Replayed, style: Style) -> str:
     program = program_text(answer.words, answer.exe)
     return (
         f"{counted(answer.calls, 'call')} of process {answer.pid} ({program}) in"
-        f" {counted(answer.threads, 'thread')}; it asked for {style.bytes(answer.peak_bytes)} at most, after call"
-        f" {answer.peak_call:,}, and for {style.bytes(answer.live_bytes)} at the end."
+        f" {counted(answer.threads, 'thread')}. The requested bytes in use were at most"
+        f" {style.bytes(answer.peak_bytes)}, after call {answer.peak_call:,}, and {style.bytes(answer.live_bytes)} at"
+        " the end."
     )
 
 
@@ -65,7 +68,7 @@ def _row(run: Run, style: Style) -> list[str]:
 
 
 def _name(run: Run) -> str:
-    """Return the allocator, and malloc's tunables without their common prefix."""
+    """Return a run's name: the allocator, then malloc's tunables without their common prefix."""
     return " ".join([run.allocator, *(part.removeprefix(PREFIX) for part in run.tunables.split(":") if part)])
 
 
@@ -80,27 +83,30 @@ def _gaps(gaps: Gaps | None, style: Style) -> str:
 
 
 def _notes(answer: Replayed) -> list[str]:
-    """Return the limits of the figures."""
+    """Return sentences about the limits of the figures."""
     notes = []
     if answer.film is not None and answer.film.pictures:
         film = answer.film
         page = os.path.join(film.folder, "index.html")
         notes.append(f"{counted(film.pictures, 'picture')}, one after every {counted(film.every, 'call')}: {page}.")
     if not answer.filled:
-        notes.append("Blocks were not touched: only what malloc itself writes is resident (--fill touches them).")
+        notes.append(
+            "The blocks were not touched: only pages that malloc itself writes to are resident (--fill touches the"
+            " blocks)."
+        )
     if answer.stopped is not None:
-        notes.append(f"It was ended after call {answer.stopped:,}.")
+        notes.append(f"The replay was ended after call {answer.stopped:,}.")
     if answer.inherited:
-        notes.append(f"{answer.inherited:,} of the calls are those that its parents made before they forked.")
+        notes.append(f"{answer.inherited:,} of the calls were made by the process's ancestors before they forked.")
     if answer.order == BY_TIME and answer.threads > 1:
         notes.append(
-            "The calls were ordered by the clock, not by a lock: the heap is like the program's, not the same in each"
+            "The calls were ordered by the clock, not by a lock: the heap resembles the program's, but not in each"
             " chunk."
         )
     if answer.unknown and answer.order == BY_TIME:
         notes.append(
-            f"Left out: {counted(answer.unknown, 'call')} about blocks that another thread was given meanwhile, as far"
-            " as the clock tells, or that were allocated before the recording."
+            f"Left out: {counted(answer.unknown, 'call')} about blocks that were allocated before the recording, or"
+            " that another thread had received by then according to the clock."
         )
     elif answer.unknown:
         notes.append(
@@ -108,20 +114,24 @@ def _notes(answer: Replayed) -> list[str]:
             " process that forked this one."
         )
     if answer.lost:
-        notes.append(f"{counted(answer.lost, 'call')} could not be recorded: what follows may differ from the program.")
+        notes.append(
+            f"{counted(answer.lost, 'call')} could not be recorded: from there on, the replay may differ from the"
+            " program."
+        )
     if not answer.is_whole:
-        notes.append("The log is damaged or was cut off: these are the calls up to there.")
+        notes.append("The log is damaged or was cut off: only the calls before that place were replayed.")
     if not answer.fixed:
         notes.append(
-            "Addresses differ from run to run (the kernel does not let us fix them), and figures by some pages."
+            "Addresses differ from run to run, because the kernel does not let gdbheap fix them. Figures differ by a"
+            " few pages."
         )
     return notes
 
 
 def _failures(runs: list[Run]) -> list[str]:
-    failed = [f"{_name(run)} could not make all calls: it {run.failure}." for run in runs if run.failure]
+    failed = [f"{_name(run)} could not make all calls: the run {run.failure}." for run in runs if run.failure]
     short = [
-        f"{_name(run)} gave nothing for {counted(run.failed, 'call')} that had given memory."
+        f"{_name(run)} returned no memory for {counted(run.failed, 'call')} that returned memory in the recording."
         for run in runs
         if run.failed
     ]
@@ -133,9 +143,9 @@ def _advice(answer: Replayed, style: Style) -> list[str]:
         return []
     first = answer.rows[0]
     if answer.best is None:
-        return [f"Nothing takes less memory than {_name(first)} by more than chance."]
+        return [f"No other run takes less memory than {_name(first)} by more than chance."]
     run = answer.rows[answer.best]
     least, most = first.peak_rss or 0, run.most_peak_rss or 0
     percent = 100 * (least - most) / least
-    words = "" if run.allocator == GLIBC or not run.preloaded else ", which must be installed where the program runs"
-    return [f"With {_name(run)} it takes {style.bytes(most)} at most, {percent:.0f} % less{words}:"]
+    words = "" if run.allocator == GLIBC or not run.preloaded else " (install the allocator where the program runs)"
+    return [f"With {_name(run)} the program takes {style.bytes(most)} at most, {percent:.0f} % less{words}:"]

@@ -16,12 +16,12 @@ __all__ = ["render"]
 
 
 def render(answer: SampledStacks, style: Style) -> str:
-    """Return the stacks, each below its sums, then a sentence."""
+    """Return the text of the answer: each stack below a line with its sums, then a sentence."""
     return join(*(_stack(row, style) for row in answer.rows), style.filled(_sentence(answer, style)))
 
 
 def _stack(row: SampledRow, style: Style) -> str:
-    """Return a stack without jemalloc's own frames, if there are others."""
+    """Return one stack with its sums. jemalloc's own frames are left out, unless the stack has no others."""
     frames = row.frames[: -row.allocator_frames] if 0 < row.allocator_frames < len(row.frames) else row.frames
     head = f"{style.size(row.bytes)} in {counted(row.count, 'sampled block')}{_likely(row, style)}"
     return f"{head}\n{stack_text(frames, style)}"
@@ -30,7 +30,7 @@ def _stack(row: SampledRow, style: Style) -> str:
 def _likely(sums: SampledRow | SampledStacks, style: Style) -> str:
     if sums.likely_count is None or sums.likely_bytes is None:
         return ""
-    return f", for about {style.size(sums.likely_bytes)} in {count_text(sums.likely_count)}"
+    return f", standing for about {style.size(sums.likely_bytes)} in {count_text(sums.likely_count)} blocks"
 
 
 def _sentence(answer: SampledStacks, style: Style) -> str:
@@ -38,6 +38,6 @@ def _sentence(answer: SampledStacks, style: Style) -> str:
     listed = "" if shown == answer.matching else f", of which {shown:,} are listed"
     return (
         f"{counted(answer.matching, 'stack')}{listed}: {style.bytes(answer.bytes)} in "
-        f"{counted(answer.count, 'sampled block')} in use{_likely(answer, style)}. Which allocations are sampled "
-        "jemalloc decides by chance (lg_prof_sample)."
+        f"{counted(answer.count, 'sampled block')} in use{_likely(answer, style)}. jemalloc decides by "
+        "chance which allocations are sampled (lg_prof_sample)."
     )

@@ -17,17 +17,18 @@ COLUMNS = (
     Column("size"), Column("used chunks"), Column("used bytes"), Column("free chunks"), Column("free bytes"),
 )  # fmt: skip
 
-# The most rows for another allocator's sizes.
+# The most rows in the table of another allocator.
 SHOWN = 20
-# Further figures, which only some allocators have.
+# Columns that only some allocators have.
 MORE = {"asked": "asked for", "freed": "saved by packing"}
 
 
 def render(answer: Sizes, whole: Sizes, style: Style) -> str:
-    """Return a sentence, a row for each range of sizes, and a row for each exact size; then the sizes of other
-    allocators.
+    """Return the text of the answer: a sentence, a row for each range of sizes, and a row for each size; then the sizes
+    of allocators other than malloc.
 
-    Exact sizes that are not listed have one row. Both tables end with the same total.
+    Sizes that are not listed share one row. Both tables end with the same total. ``whole``: the answer with all its
+    sizes.
     """
     others = [part for found in whole.others for part in _others(found, style)]
     if others and not (whole.sizes or whole.top or whole.overhead):
@@ -50,8 +51,8 @@ def _has_any(total: SizeTotal) -> bool:
 
 
 def _others(others: OtherSizes, style: Style) -> list[str]:
-    """Return a row for each of the largest sizes, one for the rest, and a sentence. Columns with unknown values are
-    left out."""
+    """Return the table of another allocator's sizes: a row for each of the largest ones, one row for all others, and a
+    sentence. Columns with unknown values are left out."""
     most = sorted(others.sizes, key=lambda row: -row.used - row.free)[:SHOWN]
     more = [name for name in MORE if getattr(others, name) is not None]
     rows = [
@@ -77,13 +78,16 @@ def _other_sentence(others: OtherSizes, style: Style) -> str:
     total = others.total
     parts = [
         f"{total.used_count:,} blocks of {others.title} are in use, {style.bytes(total.used)} together. There is room "
-        f"for {total.free_count:,} more of these sizes: {style.bytes(total.free)}."
+        f"for {total.free_count:,} more blocks of these sizes: {style.bytes(total.free)}."
     ]
     if others.asked is not None:
         slack = total.used - others.asked
-        parts.append(f"{style.bytes(others.asked)} of what is used was asked for; {style.bytes(slack)} is slack.")
+        parts.append(
+            f"The program requested {style.bytes(others.asked)} of the bytes in use; the other {style.bytes(slack)} is "
+            "slack."
+        )
     if others.freed:
-        parts.append(f"{style.bytes(others.freed)} would go if the blocks of each size lay packed.")
+        parts.append(f"Packing the blocks of each size would free {style.bytes(others.freed)}.")
     return " ".join(parts)
 
 
@@ -97,7 +101,7 @@ def _range(found: SizeRange, style: Style) -> str:
 
 
 def _rest(answer: Sizes) -> SizeTotal:
-    """Return the total minus the rows, so that each column adds up."""
+    """Return the figures of the sizes that are not listed: the total minus the listed rows."""
     names = ("used_count", "free_count", "used", "free")
     left = (getattr(answer.total, name) - sum(getattr(row, name) for row in answer.sizes) for name in names)
     return type(answer.total)(*left)
@@ -113,6 +117,6 @@ def _sentence(whole: Sizes, style: Style) -> str:
     )
     return (
         f"{used} in use, {style.bytes(total.used)} together.{mapped} {free} free, "
-        f"{style.bytes(total.free)} together, in bins, fast bins and thread caches. malloc has no other memory "
-        f"from the kernel but top chunks ({style.bytes(whole.top)}) and overhead ({style.bytes(whole.overhead)})."
+        f"{style.bytes(total.free)} together, in bins, fast bins and thread caches. The rest of malloc's memory "
+        f"is top chunks ({style.bytes(whole.top)}) and overhead ({style.bytes(whole.overhead)})."
     )

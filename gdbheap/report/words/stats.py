@@ -1,4 +1,4 @@
-"""The text of ``heap stats``: the output of malloc_stats() next to our figures."""
+"""The text of ``heap stats``: the output of malloc_stats() and gdbheap's own figures side by side."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ COLUMNS = (
 
 
 def render(answer: Stats, style: Style) -> str:
-    """Return what the process printed, line by line, both figures side by side in bytes, and whether they agree."""
+    """Return the text of the answer: each line that the process printed, with gdbheap's figure next to it (both in
+    bytes), and whether they agree."""
     said = "\n".join(f"  {line}" for line in answer.text.splitlines())
     heading = style.heading("malloc_stats() of the process printed:")
     rows = [_row(row) for row in answer.rows]
@@ -41,8 +42,8 @@ def _sentence(answer: Stats) -> str:
         return f"All {len(answer.rows)} figures agree."
     wrong = sum(not _agrees(row) for row in answer.rows)
     if not wrong:
-        return "Not every arena is in both lists; the figures of those that are agree."
+        return "Some arenas are in only one of the two lists; the figures of all other arenas agree."
     return (
-        f"{wrong} of {len(answer.rows)} figures differ. malloc_stats() prints 32-bit numbers, compared as such; any "
-        "other difference is a fault of gdbheap or a damaged heap ('heap check')."
+        f"{wrong} of {len(answer.rows)} figures differ. malloc_stats() prints 32-bit numbers, and only these 32 "
+        "bits were compared. A difference means a fault of gdbheap or a damaged heap ('heap check')."
     )

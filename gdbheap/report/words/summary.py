@@ -1,5 +1,5 @@
-"""The summary of ``heap`` in a few sentences: what is used and free, what can be returned, why the rest stays, and what
-is unknown."""
+"""The summary of ``heap`` in a few sentences: how much is used and free, how much can be returned, why the rest cannot,
+and what is unknown."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 MIN_PERCENT_TOLD = 1
-# The names of unknown memory, by the ledger's line.
+# What unknown memory is called, by the id of its ledger line.
 PLACES = {"shared": "shared memory", "other.rest": "other anonymous memory"}
 FREE = "the free memory"
 MALLOCS = "malloc's blocks with mappings of their own"
 
 
 def render(answer: Summary, names: dict[str, str], style: Style) -> str:
-    """Return the summary; "" if no block was found. ``names``: the names of the ledger's lines, by id."""
+    """Return the summary; "" if no block was found. ``names``: the names of the ledger's lines, by their ids."""
     told = [_books(answer, names, style)]
     if not style.rss or 100 * (answer.free_resident or 0) >= MIN_PERCENT_TOLD * style.rss:
         told += [_given_back(answer, style), _stays(answer, style)]
@@ -36,14 +36,15 @@ def _books(answer: Summary, names: dict[str, str], style: Style) -> str:
     is_part = answer.unknown is not None or answer.outside > 0
     start = f"In {where}, {used} is in use" if is_part else f"{used} is in use by the program"
     if answer.free_resident is None or answer.used_resident is None:
-        return f"{start} and {free} is free; how much of it is resident is unknown."
+        return f"{start} and {free} is free; how much of this memory is resident is unknown."
     there = style.bytes(answer.used_resident)
     resident = "" if there == used else f" ({there} of it resident)"
     return f"{start}{resident}, and {style.bytes(answer.free_resident)} is free and resident."
 
 
 def _given_back(answer: Summary, style: Style) -> str:
-    """Return how much of the free memory is in completely free pages, and how much a call would return."""
+    """Return a sentence about free memory: how much of it is in completely free pages, and how much a call would
+    return."""
     if not answer.free_resident or answer.whole is None:
         return ""
     whole = f"{style.bytes(answer.whole) if answer.whole else 'None'} of {FREE} is in completely free pages."
@@ -54,8 +55,8 @@ def _given_back(answer: Summary, style: Style) -> str:
 
 
 def _stays(answer: Summary, style: Style) -> str:
-    """Return why free memory stays. A part below a hundredth of the rest is only in the sum, without words of its
-    own."""
+    """Return a sentence that says why free memory is not returned. A reason for less than a hundredth of this memory is
+    not named."""
     rest = sum(row.bytes for row in answer.kept)
     told = [row for row in answer.kept if 100 * row.bytes >= MIN_PERCENT_TOLD * rest]
     if not told:
@@ -67,11 +68,11 @@ def _stays(answer: Summary, style: Style) -> str:
 
 
 def _not_walked(unknown: Unknown | None, style: Style) -> str:
-    """Return a sentence about memory that is not walked; "" if none of it is resident."""
+    """Return a sentence about memory that gdbheap does not examine; "" if none of it is resident."""
     if unknown is None or unknown.bytes == 0:
         return ""
     own = "its own memory" if unknown.own else "its own and other anonymous memory"
     where = PLACES.get(unknown.id) or (own if unknown.id.startswith("other.") else MALLOCS)
     start = f"gdbheap does not walk the blocks of {unknown.name}. " if unknown.name else ""
     part = "" if unknown.bytes is None else f"{style.bytes(unknown.bytes)} of "
-    return f"{start}How much of {part}{where} is free is unknown."
+    return f"{start}It is unknown how much of {part}{where} is free."

@@ -16,7 +16,8 @@ __all__ = ["render"]
 
 
 def render(answer: Tallies, style: Style) -> str:
-    """Return a row for each key, one for the rest, the total, and a sentence."""
+    """Return the text of the answer: a row for each size, length or module, one row for all that are not listed, the
+    total, and a sentence."""
     columns = (Column("count"), Column("objects"), SHARE, Column(answer.tally_of, not _is_number(answer)))
     share = style.shares_within(answer.own, answer.absent)
     rows = [_row(row.count, row.own, _key(row, answer, style), style, share) for row in answer.rows]

@@ -16,12 +16,12 @@ __all__ = ["render", "render_list"]
 
 COLUMNS = (
     Column("count"), Column("bytes"), Column("kind", True), Column("state", True), Column("coroutine", True),
-    Column("waits at", True), Column("for", True), Column("chain of awaits", True),
+    Column("waits at", True), Column("waits for", True), Column("chain of awaits", True),
 )  # fmt: skip
 RETAINED = Column("retained")
 LISTED = (
     Column("address"), Column("bytes"), Column("kind", True), Column("name", True), Column("state", True),
-    Column("coroutine", True), Column("waits at", True), Column("for", True),
+    Column("coroutine", True), Column("waits at", True), Column("waits for", True),
 )  # fmt: skip
 NOUNS = {
     "task": ("task", "tasks"),
@@ -34,7 +34,8 @@ LONGEST_CHAIN = 8
 
 
 def render(answer: Tasks, style: Style, left_out: int, with_retained: bool) -> str:
-    """Return a row for each group that waits at the same place, one for the rest, the total, and a sentence."""
+    """Return the text of the answer: a row for each group that waits at the same place, one row for groups that are not
+    listed, the total, and a sentence."""
     if not any(answer.kinds.values()):
         return style.filled(join("No task, coroutine, generator or greenlet is alive.", _unreadable(answer.unreadable)))
     columns = (*COLUMNS[:2], RETAINED, *COLUMNS[2:]) if with_retained else COLUMNS
@@ -47,7 +48,7 @@ def render(answer: Tasks, style: Style, left_out: int, with_retained: bool) -> s
         rows.append([rest, style.size(size), *blank[1:], f"({left_out:,} more rows)"])
     total = [count_text(count), style.size(answer.bytes), *blank[1:], "total"]
     verb = "holds" if count == 1 else "hold"
-    sentence = f"{_counts(answer.kinds)} {verb} {style.bytes(answer.bytes)} themselves, with their frames."
+    sentence = f"{_counts(answer.kinds)} {verb} {style.bytes(answer.bytes)} themselves, including their frames."
     return join(style.filled(sentence), table(columns, rows, style, total), _unreadable(answer.unreadable))
 
 
@@ -56,7 +57,7 @@ def _counts(count: dict[str, int]) -> str:
 
 
 def _unreadable(count: int) -> str:
-    return f"{count:,} more could not be read." if count else ""
+    return f"{count:,} more objects could not be read." if count else ""
 
 
 def _row(row: Row, style: Style, with_retained: bool) -> list[str]:
@@ -79,13 +80,14 @@ def _place(file: str, line: int | None) -> str:
 
 
 def render_list(answer: Listed, style: Style) -> str:
-    """Return a sentence, a row for each task, one for the rest, and the total."""
+    """Return the text of ``heap tasks --list``: a sentence, a row for each task, one row for tasks that are not listed,
+    and the total."""
     rows = [_listed(one, style) for one in answer.rows]
     left_out = sum(answer.kinds.values()) - len(rows)
     if left_out:
         rows.append([f"{left_out:,} more", *[""] * (len(LISTED) - 1)])
     total = ["total", style.size(answer.bytes), *[""] * (len(LISTED) - 2)]
-    text = f"{_counts(answer.kinds) or 'Nothing'} in all."
+    text = f"{_counts(answer.kinds) or 'No task'} in all."
     return join(style.filled(text), table(LISTED, rows, style, total), _unreadable(answer.unreadable))
 
 

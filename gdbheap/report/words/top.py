@@ -1,4 +1,4 @@
-"""The text of ``gdbheap top``: a table of processes at one moment."""
+"""The text of ``gdbheap top``: one table of the processes at one moment."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["HELP", "render"]
 SWAP = "swap"
 NAMES = ("RSS", "growth", SWAP, "malloc", "malloc used", "idle", "Python", "python used")
 PROGRAM_WIDTH = 24
-# Cells of memory that was not read yet, or may not be read.
+# Stands for figures that were not read yet, or that may not be read.
 NOT_READ, NOT_READ_ASCII = "…", ".."
 HELP = """gdbheap top: the memory of running processes
 
 growth         how much RSS has grown since the process was first read
-malloc         what malloc has from the kernel
-malloc used    what of it the program has not freed
-idle           what of it is free
+malloc         memory that malloc has from the kernel
+malloc used    the part of malloc that the program has not freed
+idle           the part of malloc that is free
 Python         the arenas of Python's own allocator
-python used    what of them is in use
+python used    the part of these arenas that is in use
 …              not read yet, or not permitted
 
 h, ?           show this page; any key goes back
@@ -34,7 +34,8 @@ other keys     read again at once"""
 
 
 def render(answer: Table, left_out: int, style: Style) -> str:
-    """Return a line with the sums, and a row for each process."""
+    """Return the text of the answer: a line with the sums, and a row for each process. ``left_out``: how many processes
+    are not listed."""
     when = datetime.fromtimestamp(answer.time, timezone.utc).strftime("%H:%M:%S UTC")
     total = answer.total
     sums = f"RSS {style.bytes(total.rss)}" + (f", swap {style.bytes(total.swapped)}" if total.swapped else "")
@@ -53,7 +54,7 @@ def render(answer: Table, left_out: int, style: Style) -> str:
 def _row(row: Standing, has_swap: bool, style: Style) -> list[str]:
     not_read = NOT_READ_ASCII if style.ascii else NOT_READ
     malloc = [not_read if size is None else style.size(size) for size in (row.system, row.in_use, row.idle)]
-    # A process whose malloc is known was read.
+    # If malloc is known, the process was read. An unknown figure of Python then means that it has no Python.
     no_python = not_read if row.system is None else "-"
     python = [no_python if size is None else style.size(size) for size in (row.pool_arenas, row.pool_used)]
     swap = [style.size(row.swapped)] if has_swap else []

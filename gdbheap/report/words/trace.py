@@ -1,4 +1,4 @@
-"""The text of ``gdbheap trace`` after it has ended: what was recorded."""
+"""The text of ``gdbheap trace`` at its end: what was recorded."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ LEFT = True
 
 
 def sentence(answer: Traced) -> str:
-    """Return one line: how many calls are in which file, and what went wrong."""
+    """Return one line: how many calls were recorded, in which file, and what went wrong."""
     what = f"{counted(answer.calls, 'call')} of {counted(len(answer.rows), 'process', 'processes')}"
     python = sum(process.of_python.calls for process in answer.rows if process.of_python is not None)
     more = f", and {counted(python, 'call')} of Python's allocator" if python else ""
-    lost = f"; {answer.lost:,} more could not be written down" if answer.lost else ""
-    each = f", {answer.size / (answer.calls + python):.2f} bytes a call" if answer.calls else ""
+    lost = f"; {answer.lost:,} more could not be recorded" if answer.lost else ""
+    each = f", {answer.size / (answer.calls + python):.2f} bytes per call" if answer.calls else ""
     return "; ".join([f"{what}{more} in {answer.file}{each}{lost}", *answer.failures])
 
 
 def render(answer: Traced, style: Style) -> str:
-    """Return the sentence, and a row for each process."""
+    """Return the text of the answer: the sentence, and a row for each process."""
     columns = (
-        Column("pid"), Column("calls"), Column("threads"), Column("in use at most"), Column("at the end"),
+        Column("pid"), Column("calls"), Column("threads"), Column("in use at most"), Column("in use at end"),
         Column("program", LEFT),
     )  # fmt: skip
     rows = [

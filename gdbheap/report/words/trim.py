@@ -1,4 +1,4 @@
-"""The text of ``heap trim``: a row for each arena, the total, and what it means."""
+"""The text of ``heap trim``: a row for each arena, the total, and what the figures mean."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ ACTUAL = Column("returned")
 
 
 def render(answer: Trim, whole: Trim, style: Style) -> str:
-    """Return what malloc_trim() would return, in total and by arena; after the call, also what it did return.
+    """Return the text of the answer: what malloc_trim() would return, in total and for each arena; if it was called,
+    also what it has returned.
 
     ``whole``: the answer with all its arenas, for the total.
     """
@@ -56,7 +57,7 @@ def _sum(sizes: list[int | None]) -> int | None:
 def _sentences(answer: Trim, style: Style) -> list[str]:
     call = f"malloc_trim({answer.pad})"
     if answer.predicted is None:
-        return [f"{call} would return up to {style.bytes(answer.pages)}; how much of it is resident is unknown."]
+        return [f"{call} would return up to {style.bytes(answer.pages)}; how much of this is resident is unknown."]
     if answer.actual is None:
         return [_predicted(answer, call, style), *_swapped(answer, style)]
     change = f"RssAnon went from {style.bytes(answer.rss_before)} to {style.bytes(answer.rss_after)}"
@@ -66,10 +67,10 @@ def _sentences(answer: Trim, style: Style) -> list[str]:
 
 def _predicted(answer: Trim, call: str, style: Style) -> str:
     if not answer.predicted:
-        return f"{call} would return nothing: malloc has no completely free resident pages that it reaches."
+        return f"{call} would return nothing: malloc has no completely free resident pages that this call reaches."
     given = f"{style.bytes(answer.predicted)}{style.of_rss(answer.predicted)}"
-    return f"{call} would return {given}. 'heap trim --yes' does it."
+    return f"{call} would return {given}. 'heap trim --yes' makes this call."
 
 
 def _swapped(answer: Trim, style: Style) -> list[str]:
-    return [f"It would also free {style.bytes(answer.swapped)} of swap."] if answer.swapped else []
+    return [f"The call would also free {style.bytes(answer.swapped)} of swap."] if answer.swapped else []

@@ -25,7 +25,8 @@ MAX_TYPES = 4
 
 
 def render(answer: ByValue, style: Style) -> str:
-    """Return a row for each value, one for the rest, the total, and a sentence."""
+    """Return the text of ``heap pyobjects --by=value``: a row for each value, one row for all values that are not
+    listed, the total, and a sentence."""
     share = style.shares_within(answer.own, answer.absent)
     rows = [
         [count_text(row.count), style.size(row.own), share(row.own), address_text(row.address), row.type,
@@ -45,13 +46,15 @@ def render(answer: ByValue, style: Style) -> str:
     ]
     objects = counted(answer.count, "object has", "objects have")
     text = (
-        f"{objects} {counted(answer.matching, 'value', 'different values')}, and {style.bytes(answer.own)} themselves."
+        f"{objects} {counted(answer.matching, 'value', 'different values')}; the objects themselves take "
+        f"{style.bytes(answer.own)}."
     )
     return join(style.filled(text), table(VALUES, rows, style, total))
 
 
 def render_duplicates(answer: Duplicates, style: Style, with_holders: bool) -> str:
-    """Return a row for each value, one for the rest, the total, and a sentence."""
+    """Return the text of ``heap duplicates``: a row for each value, one row for all values that are not listed, the
+    total, and a sentence. ``with_holders``: add the holders of the values."""
     if not answer.count:
         return style.filled("No str, bytes or number, and no tuple of these, is stored more than once.")
     more = (HELD_BY,) if with_holders else ()
@@ -69,7 +72,7 @@ def render_duplicates(answer: Duplicates, style: Style, with_holders: bool) -> s
     values = counted(answer.count, "repeated value")
     text = (
         f"Keeping one copy of each of {values} would save {style.bytes(answer.saved)}"
-        f"{style.of_rss(answer.saved, answer.absent)}: {kinds}. {answer.copies:,} objects have them."
+        f"{style.of_rss(answer.saved, answer.absent)}: {kinds}. {answer.copies:,} objects have these values."
     )
     return join(style.filled(text), table((*DUPLICATES, *more), rows, style, total))
 

@@ -1,4 +1,5 @@
-"""The first line of the first page: the program, what is resident, and whether that is in use or kept free."""
+"""The verdict, which is the first line of the first page: the program, its resident memory, and how much of it is in
+use or kept free."""
 
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["gave_back_much", "plain_verdict", "program_text", "verdict"]
 
-# Free memory below this share of RSS is not mentioned; allocators with less of it are not named.
+# Free memory below this percentage of RSS is not mentioned. An allocator with less than this percentage of the free
+# memory is not named.
 MIN_PERCENT, MIN_PERCENT_OF_FREE = 2, 10
-# Memory that other processes may also use is mentioned from this share of RSS on.
+# Memory that may also be used by others is mentioned from this percentage of RSS on.
 MIN_PERCENT_OF_OTHERS = 25
 SHAREABLE = {SHARED: "shared", FILE: "file"}
-WHERE = {SHARED: "of shared memory", FILE: "in pages of mapped files"}
+WHERE = {SHARED: "is shared memory", FILE: "is in pages of mapped files"}
 PLAIN = "._-+"
 
 
@@ -30,18 +32,18 @@ def verdict(answer: Ledger, style: Style) -> str:
 
 
 def plain_verdict(answer: Ledger) -> str:
-    """Return the verdict as a document has it, without a terminal's style."""
+    """Return the verdict as in a document, without a terminal's style."""
     return Sentence(verdict(answer, Style(rss=answer.rss.bytes)))
 
 
 def program_text(program: str, pid: int | None) -> str:
-    """Return a process's program and its pid."""
+    """Return a process's program and its pid, in words."""
     return f"{_named(program)}{f' (pid {pid})' if pid else ''}"
 
 
 def _named(program: str) -> str:
-    """Return a program's name, in quotes if it has characters that file names rarely have, so that it cannot read as
-    our own words."""
+    """Return a program's name. If it has characters that are rare in names of files, it is quoted, so that it cannot be
+    taken for gdbheap's own words."""
     if not program:
         return "the process"
     is_plain = all(character.isalnum() or character in PLAIN for character in program)
@@ -51,9 +53,9 @@ def _named(program: str) -> str:
 def _resident(answer: Ledger, style: Style) -> str:
     rss = answer.rss
     if rss.bytes is None:
-        return f"how much is resident is not known ({rss.source})"
+        return f"resident memory is unknown ({rss.source})"
     if style.private:
-        return f"{style.bytes(rss.bytes)} is {rss.source}; RSS itself is in no core"
+        return f"{style.bytes(rss.bytes)} is {rss.source}; a core does not contain RSS itself"
     swapped = f", {style.bytes(rss.swapped)} more swapped out" if rss.swapped else ""
     return f"{style.bytes(rss.bytes)} resident{swapped}"
 
@@ -67,14 +69,14 @@ def _uses(answer: Ledger, style: Style) -> str:
     said = f"{style.bytes(used)}{share} in use{_free(answer, style)}."
     unknown = found.unknown
     if unknown is not None and unknown.bytes and _is_much(unknown.bytes, answer):
-        whose = f"of {unknown.name}, not looked into" if unknown.name else "in mappings that no known allocator has"
+        whose = f"belongs to {unknown.name}, not examined" if unknown.name else "is in mappings of no known allocator"
         said += f" {style.bytes(unknown.bytes)} {whose}."
     return said + _of_others(answer, style)
 
 
 def _of_others(answer: Ledger, style: Style) -> str:
-    """Return sentences about memory with a quarter of RSS or more that may also be another process's, or the kernel's
-    cache."""
+    """Return sentences about memory that may also belong to another process or to the kernel's cache, if it is at least
+    a quarter of RSS."""
     unknown = answer.summary.unknown if answer.summary is not None else None
     said = ""
     for kind, place in SHAREABLE.items():
@@ -98,17 +100,17 @@ def _free(answer: Ledger, style: Style) -> str:
         is_known = unknown is None or not unknown.bytes or not _is_much(unknown.bytes, answer)
         return "; next to nothing is free" if is_known else ""
     kept = f"; {style.bytes(free)} freed by the program but kept by {_keepers(answer)}"
-    lazy = f" ({style.bytes(answer.rss.lazily_freed)} of all is freed lazily)"
+    lazy = f" ({style.bytes(answer.rss.lazily_freed)} of RSS was freed lazily)"
     return f"{kept}{lazy if gave_back_much(answer) else ''}"
 
 
 def gave_back_much(answer: Ledger) -> bool:
-    """Return whether enough was given back by MADV_FREE to be mentioned."""
+    """Return whether the memory that was freed lazily (MADV_FREE) is enough to be mentioned."""
     return _is_much(answer.rss.lazily_freed or 0, answer)
 
 
 def _keepers(answer: Ledger) -> str:
-    """Return the allocators with most of the free memory."""
+    """Return the names of the allocators that keep most of the free memory."""
     free: dict[str, int] = {}
     for line in answer.ledger:
         if line.is_free and line.id.count(".") == 1:

@@ -15,31 +15,31 @@ from gdbheap.watching.triggers import Cause
 
 __all__ = ["event_text", "render"]
 
-KINDS = {"snapshot": "the snapshot is", "heap": "the answer of heap is", "core": "the core is"}
-# The most process ids in a line.
+KINDS = {"snapshot": "the snapshot is", "heap": "the output of heap is", "core": "the core is"}
+# A line names at most this many process ids.
 SHOWN = 10
 ENDS = {
-    "count": "it was to act no more often",
+    "count": "it acted as often as requested",
     "ended": "there is nothing left to watch",
-    "duration": "its time has passed",
-    "asked": "as asked",
+    "duration": "the requested time has passed",
+    "asked": "it was asked to end",
 }
 
 
 def render(event: Event, style: Style) -> str:
-    """Return the text that is printed when watching has ended."""
+    """Return the text that is printed when a watch has ended."""
     how_often = "once" if event.acted == 1 else counted(event.acted, "time")
     done = f"acted {how_often}" if event.acted else "did not have to act"
-    failed = f"; something failed {counted(event.failed, 'time')}" if event.failed else ""
+    failed = f"; a read or an action failed {counted(event.failed, 'time')}" if event.failed else ""
     return style.filled(f"The watch is over ({ENDS[event.why_ended]}): it {done}{failed}.")
 
 
 def event_text(event: Event, style: Style) -> str:
-    """Return one line with the local time and the event."""
+    """Return the line for one event, with the local time."""
     tell = {"began": _began, "ended": _ended, "killed": _killed, "unseen": _unseen,
             "unrestored": _unrestored, "missed": _missed, "left-out": _left_out, "serving": _serving,
             "acted": _acted}[event.event]  # fmt: skip
-    # Errors are sentences already, and paths of files are ours.
+    # Errors are already sentences, and gdbheap itself chose the paths of the files.
     named_event = replace(printable_record(event), errors=event.errors, files=event.files, url=event.url)
     said = tell(named_event, style)
     return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(event.time))} {one_line(said, 4000)}"
@@ -55,8 +55,10 @@ def _began(event: Event, style: Style) -> str:
 
 
 def _limit(limit: Limit, style: Style) -> str:
-    ours = ", which this watch is part of: start it in another control group" if limit.is_ours else ""
-    return f"at {style.bytes(limit.mark)} of the {style.bytes(limit.limit)} of {_group(limit.cgroup)}{ours}"
+    ours = ", which this watch is part of: start the watch in another control group" if limit.is_ours else ""
+    return (
+        f"the watch acts at {style.bytes(limit.mark)} of the {style.bytes(limit.limit)} of {_group(limit.cgroup)}{ours}"
+    )
 
 
 def _group(name: str | None) -> str:
@@ -80,7 +82,7 @@ def _unrestored(event: Event, style: Style) -> str:
 
 
 def _missed(event: Event, style: Style) -> str:
-    return f"{_process(event)} could not be looked at: {'; '.join(event.errors)}"
+    return f"{_process(event)} could not be read: {'; '.join(event.errors)}"
 
 
 def _left_out(event: Event, style: Style) -> str:
@@ -92,38 +94,39 @@ def _left_out(event: Event, style: Style) -> str:
 
 
 def _serving(event: Event, style: Style) -> str:
-    open_to = ": whoever can reach this address learns process ids, names of programs and how much memory they have"
+    open_to = ": whoever can reach this address learns process ids, names of programs and their memory use"
     return f"metrics are at {event.url}{open_to if event.everybody else ''}"
 
 
 def _acted(event: Event, style: Style) -> str:
-    held = "" if event.held is None else f", for which it was held for {duration_text(event.held)}"
-    missing = ", something is missing in it" if event.partial else ""
+    held = "" if event.held is None else f", for which the process was stopped for {duration_text(event.held)}"
+    missing = ", which is incomplete" if event.partial else ""
     parts = [f"{_process(event)}: {cause_text(event.cause, style)}" if event.cause else _process(event)]
-    parts += [f"it stands in {frame.name} ({frame.file}:{frame.line})" for frame in _innermost(event)]
+    parts += [f"it was running {frame.name} ({frame.file}:{frame.line})" for frame in _innermost(event)]
     parts += [f"{KINDS[kind]} in {path}{held if place == 0 else ''}{missing if place == 0 else ''}"
               for place, (kind, path) in enumerate(event.files.items())]  # fmt: skip
     return "; ".join([*parts, *event.errors])
 
 
 def _innermost(event: Event) -> list[StackFrame]:
-    """Return the innermost Python function of the event's stack: it wanted memory."""
+    """Return the innermost Python frame of the event's stack: the function that asked for memory. Empty if there is
+    none."""
     return [frame for frame in event.stack if frame.kind == PYTHON][-1:]
 
 
 def cause_text(cause: Cause, style: Style) -> str:
-    """Return why the watch acted."""
+    """Return in words why the watch acted."""
     size, bound = style.bytes(cause.bytes), style.bytes(cause.bound)
     where = "its RSS is" if cause.cgroup is None else f"{_group(cause.cgroup)} needs"
-    grown = "it" if cause.cgroup is None else _group(cause.cgroup)
+    grown = "its RSS" if cause.cgroup is None else _group(cause.cgroup)
     limit = "" if cause.limit is None else f" of {style.bytes(cause.limit)}"
     seconds = duration_text(cause.seconds or 0)
     return {
         "rss": f"{where} {size}, more than {bound}",
         "grows": f"{grown} grew by more than {bound} in {seconds}, to {size}",
         "limit": f"{where} {size}{limit}, more than {bound}",
-        "soon": f"{where} {size}{limit}, and at this rate all of it in {seconds}",
+        "soon": f"{where} {size}{limit}, and all of the limit in {seconds} at this rate",
         "pressure": f"{where} {size}{limit}, and its programs wait for memory",
-        "memory-error": f"Python has no memory, and {where} {size}",
+        "memory-error": f"Python got no memory (MemoryError), and {where} {size}",
         "oom": f"{_group(cause.cgroup)} is out of memory",
     }.get(cause.kind, cause.kind)

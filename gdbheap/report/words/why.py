@@ -24,9 +24,11 @@ REFERRERS = (Column("address"), Column("certain", True), Column("how", True), Co
 
 
 def render(answer: Why, style: Style, with_maker: bool = False) -> str:
-    """Return the chain from the root down, the expression, and the dominators.
+    """Return the text of ``heap why``: the chain from a root down to the block, the Python expression, and the
+    dominators.
 
-    ``with_maker``: the stack that made the block was searched, and is added.
+    ``with_maker``: the log was searched for the stack that allocated the block, so add the stack, or that there is
+    none.
     """
     made = "\n".join(maker_lines(answer.made, style)) if with_maker else ""
     return join(_way(answer, style), made)
@@ -40,11 +42,11 @@ def _way(answer: Why, style: Style) -> str:
     size = at_least(style.bytes(answer.retained), answer.at_least)
     told = [f"{name} retains {size}{style.of_rss(answer.retained, answer.absent)}."]
     if answer.expression:
-        told.append(f"As Python: {answer.expression}")
+        told.append(f"As a Python expression: {answer.expression}")
     if not answer.certain:
-        told.append("Not all of this chain is known: a word that looks like a reference may be left over.")
+        told.append("Not all of this chain is certain: a word that looks like a reference may be an old value.")
     shown = _dominators(answer, style)
-    lead = "Without any one of these it would be free:" if shown else ""
+    lead = "Removing any one of these would free this block:" if shown else ""
     rest = unfinished(answer.not_examined, answer.next, style)
     return join(table(STEPS, _steps(answer), style), *told, lead, shown, rest)
 
@@ -57,7 +59,10 @@ def _not_led_to(answer: Why, name: str, style: Style) -> str:
         )
     if answer.at_least:
         return f"Nothing that was read points to {name}."
-    return f"Nothing reachable points to {name}: it is garbage, or lost. 'heap unreachable' lists unreachable memory."
+    return (
+        f"Nothing reachable points to {name}: the block is garbage, or lost. 'heap unreachable' lists unreachable "
+        "memory."
+    )
 
 
 def _steps(answer: Why) -> list[list[str]]:
@@ -77,7 +82,7 @@ def _dominators(answer: Why, style: Style) -> str:
 
 
 def _gap(shown: int, count: int) -> Gap:
-    """Return the gap in the middle of a long chain, of which only both ends are known."""
+    """Return where rows are missing in a chain of ``count`` steps of which only the two ends are shown."""
     return Gap(shown // 2, count - shown) if count > shown else NO_GAP
 
 
@@ -91,12 +96,12 @@ def _more_holders(left: int, types: set[str]) -> list[str]:
 
 
 def render_refs(answer: Refs, style: Style) -> str:
-    """Return a row for each referrer, and how many more there are."""
+    """Return the text of ``heap refs``: a row for each referrer, and how many more there are."""
     name = f"{address_text(answer.address)} ({answer.type})"
     if not answer.count:
-        return style.filled(f"Nobody points to {name}.")
+        return style.filled(f"Nothing points to {name}.")
     rows = [[address_text(row.address), "yes" if row.certain else "no", row.edge, row.type] for row in answer.rows]
     more = answer.count - len(rows)
-    rest = f", {more:,} more than are listed" if more else ""
-    referrers = counted(answer.count, "reference leads", "references lead")
+    rest = f"; {more:,} of them are not listed" if more else ""
+    referrers = counted(answer.count, "reference points", "references point")
     return join(style.filled(f"{referrers} to {name}{rest}."), table(REFERRERS, rows, style))

@@ -1,10 +1,10 @@
 """Decide whether a file is the one that was mapped, if its build-id is not in memory.
 
 A core without the pages of ELF headers has no build-ids either. But it has the data of each object: the table of its
-dynamic section, and what the dynamic linker wrote when it relocated the object (PT_GNU_RELRO), which stays unchanged
-from then on. Each of those words follows from the file and its load address. In another version of the file nearly all
-of them differ, as what they point to has moved. Present pages of code and read-only data must equal the file's, byte
-for byte. Source: the System V ABI (gABI 4.3, chapter 5), glibc's elf/dynamic-link.h.
+dynamic section, and the words that the dynamic linker wrote when it relocated the object, and then locked
+(PT_GNU_RELRO). Each of these words follows from the file and its load address. In another version of the file nearly
+all of them differ, as what they point to has moved. Present pages of code and read-only data must equal the file's,
+byte for byte. Source: the System V ABI (gABI 4.3, chapter 5), glibc's elf/dynamic-link.h.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ if TYPE_CHECKING:
 
 DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_DEBUG, DT_JMPREL, DT_RELRSZ, DT_RELR = 2, 7, 8, 21, 23, 35, 36
 TABLE_LIMIT = 64 << 20
-# The most bytes of DT_RELR that are read. Each word stands for 63 places, all together for 66 MB of pointers.
+# The most bytes of DT_RELR that are read. Each word describes 63 words of data, so all together describe 66 MB.
 RELR_LIMIT = 1 << 20
 LOOKED_AT = 64 << 10
-# The most bytes of locked data that are read. Each word takes some dozens of bytes here.
+# The most bytes of locked data that are read. In Python each word takes some dozens of bytes.
 LOCKED_LIMIT = 1 << 20
-# Fewer words prove nothing. One in thirty-two may differ, as libraries change some of theirs before they are locked.
+# Fewer equal words prove nothing. One word in 32 may differ, as libraries change some words before these are locked.
 LEAST_WORDS, PARTS = 16, 32
-# The most words and relocations that are compared, over all names of files in a core.
+# The most words and relocations that are compared, in total for all files that a core names.
 ALL_WORDS = 1 << 25
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The evidence for a file.
+    """The evidence that a file is the one that was mapped.
 
-    Its build-id is the one in memory (``by_id``), or ``equal`` of ``compared`` words of data and of the dynamic section
-    are as that file, loaded there, makes them. ``contradicted``: something else rules it out.
+    ``by_id``: whether its build-id equals the one in memory. Without a build-id in memory, ``compared`` words of data
+    and of the dynamic section were compared, and ``equal`` of them are as this file, loaded there, makes them.
+    ``contradicted``: whether anything else rules the file out.
     """
 
     by_id: bool = False
@@ -50,7 +51,7 @@ class Agreement:
 
     @property
     def refuted(self) -> bool:
-        """Whether the memory shows that it is another file."""
+        """Whether the memory shows that another file was mapped."""
         return self.contradicted or PARTS * self.equal < (PARTS - 1) * self.compared
 
     @property
@@ -67,9 +68,9 @@ class Left:
 
 
 def agreement(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile, left: Left) -> Agreement:
-    """Compare ``elf``, whose program headers placed ``loaded``, with the memory that is present.
+    """Return the evidence that ``loaded``, which the program headers of ``elf`` placed, comes from this file.
 
-    If nothing is ``left`` to compare with, there is no evidence for it.
+    It is compared with the memory that the core has. If no comparison is ``left``, the evidence is empty.
     """
     found = read_build_id(machine, space, loaded.segments, loaded.bias)
     if found is not None:
@@ -91,14 +92,14 @@ def agreement(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile
 
 
 def dynamic_table(machine: Machine, elf: ElfFile) -> list[tuple[int, int]]:
-    """Return (tag, value) of the file's dynamic section, without the end; empty for a program without one."""
+    """Return the entries (tag, value) of the file's dynamic section, without DT_NULL; empty if the file has none."""
     segment = next((segment for segment in elf.segments if segment.type == image.PT_DYNAMIC), None)
     raw = elf.bytes_at(segment.address, min(segment.file_size, LOOKED_AT)) if segment is not None else b""
     return entries_of(machine, raw)
 
 
 def entries_of(machine: Machine, raw: bytes) -> list[tuple[int, int]]:
-    """Return (tag, value) of a dynamic section's bytes, up to DT_NULL."""
+    """Return the entries (tag, value) in a dynamic section's bytes, up to DT_NULL."""
     words = machine.words_of(raw)
     found: list[tuple[int, int]] = []
     for tag, value in zip(words[::2], words[1::2]):
@@ -109,9 +110,9 @@ def entries_of(machine: Machine, raw: bytes) -> list[tuple[int, int]]:
 
 
 def _same_pages(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile) -> bool:
-    """Return whether the read-only pages in memory equal the file's.
+    """Return whether the read-only pages that memory has are as in the file.
 
-    Data that was relocated and then locked does not count.
+    Data that was relocated and then locked is not compared here.
     """
     data = loaded.data_ranges(machine)
     for mapping in loaded.mappings:
@@ -127,9 +128,10 @@ def _same_pages(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFi
 def _compare_dynamic(
     machine: Machine, space: Space, loaded: LoadedObject, table: Sequence[tuple[int, int]], elf: ElfFile
 ) -> tuple[int, bool]:
-    """Return how many entries of the dynamic section are in memory, and whether one of them is not the file's.
+    """Return how many entries of the dynamic section are in memory, and whether one of them differs from the file's.
 
-    The dynamic linker adds the bias to some of the addresses, and stores its own address in DT_DEBUG.
+    The dynamic linker adds the bias to some of the addresses and stores its own address in DT_DEBUG: these differences
+    do not count.
     """
     segment = next((segment for segment in elf.segments if segment.type == image.PT_DYNAMIC), None)
     if segment is None:
@@ -148,9 +150,10 @@ def _compare_dynamic(
 def _locked_words(
     machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile, table: dict[int, int], left: Left
 ) -> Iterator[tuple[int, int]]:
-    """Yield (word as the file makes it, word in memory) of data that was locked after relocation.
+    """Yield (expected word, word in memory) for data that was relocated and then locked.
 
-    Words that are zero in the file, which a library may set, and words that depend on other objects are left out.
+    The expected word is as this file, loaded there, makes it. Words that are zero in the file, which a library may set,
+    and words that depend on other objects are left out.
     """
     locked = next((segment for segment in elf.segments if segment.type == image.PT_GNU_RELRO), None)
     if locked is None or locked.address % machine.word or not locked.file_size:
@@ -178,15 +181,15 @@ def _locked_words(
 
 BITS = 8
 OWN = -1
-"""Stands for a value of DT_RELR: the word in the file plus the bias."""
+"""The mark of a relocation in DT_RELR: its value is the word in the file plus the bias."""
 
 
 def _relocated(
     machine: Machine, elf: ElfFile, table: dict[int, int], bias: int, places: range, left: Left
 ) -> Iterator[tuple[int, int | None]]:
-    """Yield (linked address, value written there) of the relocations of ``places``, and perhaps of others.
+    """Yield (linked address, value) for each relocation of one of the ``places``, and perhaps for other relocations.
 
-    The value is None if it depends on other objects.
+    The value is what the dynamic linker writes; OWN for an entry of DT_RELR; None if it depends on other objects.
     """
     entry = machine.structure("PPN")
     for start, size in ((DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)):
@@ -202,9 +205,9 @@ def _relocated(
 
 
 def _unpacked(machine: Machine, packed: bytes, places: range) -> Iterator[int]:
-    """Yield those of ``places`` that are in a DT_RELR table.
+    """Yield each of the ``places`` that a DT_RELR table names.
 
-    An even word is an address, an odd one a bitmap of the words after it.
+    An even word is an address; an odd word is a bitmap for the words after the last address.
     """
     place, bits = 0, machine.address_end.bit_length() - 2
     for word in machine.words_of(packed):

@@ -1,8 +1,9 @@
 """Find the files on this machine that a core's process had mapped.
 
 They are searched at the path that the process saw, below folders that may be a copy of its root folder, next to the
-core and the program, and by build-id where distributions and debuginfod's client keep files. A file is accepted only
-for its build-id or, if a core lacks the pages of ELF headers, for its data in memory (``agreement``).
+core and the program, and in the folders where distributions and debuginfod's client keep files by build-id. A file is
+accepted if it has the build-id in memory or, if a core lacks the pages of ELF headers, if its data is as in memory
+(``agreement``).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 DELETED = " (deleted)"
 BY_BUILD_ID = ("/usr/lib/debug/.build-id", "/usr/lib/.build-id")
 UNSEEN_LIMIT = 10_000
-# After this many mappings of a file from its beginning, further ones are not checked for a loaded object.
+# The most mappings of one path, each from the file's beginning, that are checked for a loaded object.
 TRIED = 16
 
 
@@ -52,7 +53,7 @@ class Places:
         self.root = root_folder(self.exe, self.program) if self.exe else ""
 
     def named(self, path: str) -> list[str]:
-        """Return paths of files that may be the one that the process saw at ``path``, the likeliest first."""
+        """Return paths where the file that the process saw at ``path`` may be here, the likeliest first."""
         path = path.removesuffix(DELETED)
         beside = [os.path.dirname(os.path.abspath(one)) for one in (self.core, self.exe) if one]
         roots = [self.sysroot, "", self.root]
@@ -63,8 +64,7 @@ class Places:
         return list(dict.fromkeys(found))
 
     def identified(self, build_id: str) -> Iterator[str]:
-        """Yield paths of files that may have a build-id, wherever the process saw them; separate debug files come
-        last."""
+        """Yield paths where a file with this build-id is kept, whatever its name was; separate debug files last."""
         roots = [self.sysroot, ""] if self.sysroot else [""]
         names = [f"{root}{folder}/{build_id[:2]}/{build_id[2:]}" for root in roots for folder in BY_BUILD_ID]
         yield from names
@@ -77,7 +77,7 @@ class Places:
 
 
 def root_folder(exe: str, program: str | None) -> str:
-    """Return the folder that was the process's root, if ``exe`` is its ``program`` in there; else an empty string."""
+    """Return the copy of the process's root folder that contains ``exe`` as the path ``program``; "" without one."""
     held = FileSystems(named=[exe]).find(exe)
     path = held.path if held is not None else os.path.abspath(exe)
     if not program or not program.startswith("/") or not path.endswith(program):
@@ -86,10 +86,10 @@ def root_folder(exe: str, program: str | None) -> str:
 
 
 class CoreFiles:
-    """The search for one core's files.
+    """The search for the files of one core.
 
-    ``entry``: the program's AT_ENTRY, if known. ``unseen``: files that were not found and without which their objects
-    stay unknown.
+    ``entry``: the program's AT_ENTRY, if known. ``unseen``: files that were not found, so that their objects stay
+    unknown.
     """
 
     def __init__(
@@ -103,14 +103,14 @@ class CoreFiles:
         self.unseen: list[UnseenFile] = []
 
     def candidates(self, first: Mapping) -> list[str]:
-        """Return paths of files that may be the one behind a mapping, by its name."""
+        """Return paths at which the file behind a mapping may be, by the mapping's path."""
         return self._places.named(first.path)
 
     def identify(self, loaded: LoadedObject) -> None:
-        """Search an object's file by its build-id, if no name has led to it.
+        """Find the file of an object that has none yet, by its build-id.
 
-        If the core lacks the page of the build-id, which patchelf moves away from the headers, search by name and by
-        the data in memory.
+        If the core lacks the page with the build-id (patchelf moves it away from the headers), find it by its path and
+        by the data in memory.
         """
         if loaded.elf is not None:
             return
@@ -127,9 +127,10 @@ class CoreFiles:
                 return
 
     def headerless(self, index: int) -> LoadedObject | None:
-        """Return the object whose first mapping has this index, placed by its file's headers.
+        """Return the object whose first mapping has this index, if the core lacks its ELF header; its file's is used.
 
-        None if memory has the page of the header after all, or no file is the one that was mapped.
+        None if memory has the header, if no file is accepted as the one that was mapped, or after TRIED mappings of
+        this path.
         """
         first = self._mappings[index]
         if self._space.contains(first.start, image.HEADER_SIZE):
@@ -154,9 +155,9 @@ class CoreFiles:
         return None
 
     def _placed(self, index: int, elf: ElfFile) -> tuple[LoadedObject | None, bool]:
-        """Return the object if its mappings fit the file's program headers and its memory the file's bytes.
+        """Return the object if the file's program headers fit its mappings, and the file's bytes its memory; else None.
 
-        The second value, if the first is None, says whether something rules the file out.
+        For None, the second value says whether anything rules the file out.
         """
         found = placed_object(self._machine, self._mappings, index, elf.segments, whole=True)
         if found is None:

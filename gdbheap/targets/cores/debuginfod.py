@@ -1,9 +1,9 @@
-"""Files by their build-ids from debuginfod servers, only if the user has named some (DEBUGINFOD_URLS).
+"""Fetch files by their build-ids from debuginfod servers, only if the user has named servers (DEBUGINFOD_URLS).
 
 The client's own cache is searched first. Then ``debuginfod-find`` is asked if it is installed, else the servers
-themselves, over HTTP as in debuginfod(8): ``GET URL/buildid/HEX/executable``. A fetched file is kept in the client's
-cache in the client's form, so that neither fetches it twice. Sizes and times are bounded, and the build-id in the file
-decides as for any other file.
+themselves, over HTTP as in debuginfod(8): ``GET URL/buildid/HEX/executable``. A fetched file is stored in the client's
+cache in the client's form, so that neither program fetches it again. Sizes and times are bounded. A fetched file is
+accepted by the build-id in it, as any other file.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _by_tool(tool: str, build_id: str, seconds: float) -> str | None:
 
 
 def _by_http(urls: list[str], build_id: str, seconds: float) -> str | None:
-    """Return the path of the file from the first server that has it, kept in the cache."""
+    """Return the path of the file, fetched from the first server that has it; None if no server has it."""
     # Imported here, as few runs need them.
     import http.client
     import urllib.error
@@ -114,7 +114,7 @@ def _by_http(urls: list[str], build_id: str, seconds: float) -> str | None:
 
 
 def _keep(read: Callable[[int], bytes], build_id: str, end: float) -> str | None:
-    """Write what ``read`` returns to the cache, completely or not at all."""
+    """Write what ``read`` returns to the cache, completely or not at all; return the path."""
     folder = os.path.join(_folder(), build_id)
     make_folder(folder)
     path, size = os.path.join(folder, KINDS[0]), 0

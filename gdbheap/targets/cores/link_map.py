@@ -1,14 +1,15 @@
 """The files that a process had mapped, from the dynamic linker's own list: for cores without NT_FILE.
 
-The kernel writes that note since Linux 3.7, and some dumpers and tools leave it out. The auxiliary vector says where
-the program's headers are (AT_PHDR). The program's dynamic section says where the dynamic linker keeps its list
-(DT_DEBUG), in which each object has its bias, its name and its dynamic section::
+The kernel writes NT_FILE since Linux 3.7, and some dumpers and tools leave it out. The auxiliary vector says where the
+program's headers are (AT_PHDR). The program's dynamic section says where the dynamic linker keeps its list (DT_DEBUG),
+in which each object has its bias, its name and its dynamic section::
 
     struct r_debug   { int version; struct link_map *map; … }
     struct link_map  { ElfW(Addr) l_addr; char *l_name; ElfW(Dyn) *l_ld; struct link_map *l_next, *l_prev; … }
 
-Source: glibc's elf/link.h, SVR4's. If the core lacks an object's headers, those of its file are used if its dynamic
-section lies there. Whether the file is the same is decided later, by the data in memory.
+Source: glibc's elf/link.h, SVR4's. If the core lacks an object's headers, the headers of its file are used, provided
+that the file's dynamic section is at the same address. Whether it is the same file is decided later, by the data in
+memory.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ FindFiles = Callable[[str], Iterator[ElfFile]]
 
 @dataclass(frozen=True)
 class _Loaded:
-    """An object: its path, its bias and its program headers, and the file from which these come, if any."""
+    """An object: its path, bias and program headers. ``elf``: the file that these were read from; None: from memory."""
 
     path: str
     bias: int
@@ -52,7 +53,7 @@ class _Loaded:
 def mapped_files(machine: Machine, space: Space, auxv: dict[int, int], files: FindFiles) -> list[MappedFile]:
     """Return the entries that NT_FILE would have for the program and its libraries, ascending.
 
-    Empty if the data on the way to them is missing.
+    Empty if the program's headers are not found; only the program if the core lacks the dynamic linker's list.
     """
     program = _program(machine, space, auxv, files)
     if program is None:
@@ -75,7 +76,7 @@ def program_path(space: Space, auxv: dict[int, int]) -> str:
 
 
 def _absolute(raw: bytes) -> str:
-    """Return the path, with a slash before a relative one, as its working folder is unknown."""
+    """Return a path as text. A relative path gets a slash in front, as the program's working folder is unknown."""
     path = raw.decode("utf-8", "surrogateescape")
     return path if path.startswith("/") or not path else "/" + path.removeprefix("./")
 
@@ -98,7 +99,10 @@ def _program(machine: Machine, space: Space, auxv: dict[int, int], files: FindFi
 
 
 def _program_bias(machine: Machine, segments: list[Segment], address: int) -> int | None:
-    """Return the bias from the address of the program headers: they name it, or they follow the ELF header."""
+    """Return the load bias; ``address`` is that of the program headers.
+
+    It follows from PT_PHDR. Without PT_PHDR the program headers are assumed to follow the ELF header.
+    """
     own = next((segment.address for segment in segments if segment.type == image.PT_PHDR), None)
     return load_bias(machine, segments, machine.page_down(address)) if own is None else address - own
 
@@ -106,7 +110,7 @@ def _program_bias(machine: Machine, segments: list[Segment], address: int) -> in
 def _libraries(
     machine: Machine, space: Space, auxv: dict[int, int], program: _Loaded, files: FindFiles
 ) -> Iterator[_Loaded]:
-    """Yield the objects in the dynamic linker's list, without the program itself and the kernel's own."""
+    """Yield the objects in the dynamic linker's list, without the program itself and the kernel's vDSO."""
     seen = {program.bias}
     for bias, name, dynamic in _entries(machine, space, program):
         if name and bias not in seen and not _is_kernels(machine, auxv, dynamic):
@@ -122,7 +126,7 @@ def _is_kernels(machine: Machine, auxv: dict[int, int], address: int) -> bool:
 
 
 def _entries(machine: Machine, space: Space, program: _Loaded) -> Iterator[tuple[int, bytes, int]]:
-    """Yield (bias, name, address of the dynamic section) of each readable entry; a loop ends it."""
+    """Yield (bias, name, address of the dynamic section) of each entry, up to an unreadable entry or a loop."""
     seen: set[int] = set()
     try:
         at = _first_entry(machine, space, program)
@@ -135,10 +139,10 @@ def _entries(machine: Machine, space: Space, program: _Loaded) -> Iterator[tuple
 
 
 def _name(space: Space, program: _Loaded, address: int) -> bytes:
-    """Return the name at an address.
+    """Return the name at an address of the list.
 
-    The dynamic linker's name lies in the program itself, whose memory the core may lack; then the program's file is
-    read.
+    The dynamic linker's own name lies in the program; if the core lacks that memory, it is read from the program's
+    file.
     """
     try:
         return space.cstring(address, PATH_LIMIT) if address else b""
@@ -148,7 +152,7 @@ def _name(space: Space, program: _Loaded, address: int) -> bytes:
 
 
 def _first_entry(machine: Machine, space: Space, program: _Loaded) -> int:
-    """Return the address of the first entry; 0 for a program without a dynamic linker. Raises Fault."""
+    """Return the address of the list's first entry; 0 for a program without a dynamic linker. Raises Fault."""
     segment = next((segment for segment in program.segments if segment.type == image.PT_DYNAMIC), None)
     if segment is None:
         return 0
@@ -159,7 +163,7 @@ def _first_entry(machine: Machine, space: Space, program: _Loaded) -> int:
 
 
 def _segments(machine: Machine, space: Space, bias: int, dynamic: int, path: str, files: FindFiles) -> list[Segment]:
-    """Return the program headers in memory, else those of a file with its dynamic section at the same address."""
+    """Return an object's program headers from memory, or from a file with the dynamic section at the same address."""
     segments = read_segments(machine, space, bias)
     if segments:
         return segments

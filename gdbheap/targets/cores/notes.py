@@ -30,7 +30,7 @@ NT_FILE, NT_SIGINFO = 0x46494C45, 0x53494749
 NT_GDB_TDESC = 0xFF000000
 # Each thread needs a mapping for its stack, and Linux allows that many mappings by default.
 THREAD_LIMIT, FILE_LIMIT = 1 << 16, 1 << 20
-# The memory that each takes in the end, and the most notes of a thread.
+# The memory that gdbheap needs for each thread and for each file, in bytes, and the most notes of a thread.
 THREAD_BYTES, FILE_BYTES = 8 << 10, 1 << 10
 NOTES_OF_THREAD = 16
 # The kernel's longest path with " (deleted)", and more bytes than any auxiliary vector so far.
@@ -48,9 +48,9 @@ class MappedFile(NamedTuple):
 
 @dataclass
 class CoreNotes:
-    """The contents of the notes; missing ones stay empty.
+    """The contents of the notes; fields stay empty if their note is missing.
 
-    ``is_cut``: there were more threads or files than a process can have, or than fit into memory.
+    ``is_cut``: whether there were more threads or files than a process can have, or than fit into memory.
     """
 
     threads: list[Thread] = field(default_factory=list)
@@ -66,9 +66,9 @@ class CoreNotes:
 
 
 def read_notes(machine: Machine, data: bytes, align: int = 4, room: int | None = None) -> CoreNotes:
-    """Return the notes of the PT_NOTE segment in a core of ``machine``, without damaged ones.
+    """Return the contents of a PT_NOTE segment in a core of ``machine``; damaged notes are left out.
 
-    ``room``: the bytes that they may take.
+    ``room``: the bytes of memory that the result may take.
     """
     found = CoreNotes()
     room = room_for_copy() if room is None else room

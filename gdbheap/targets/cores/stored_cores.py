@@ -20,17 +20,18 @@ SAID = 4 << 10
 
 
 def title(match: str) -> str:
-    """Return the name of such a core in answers: the command that writes it."""
+    """Return the name that answers give to a core from systemd: the command that writes it."""
     return f"{TOOL} dump {one_line(match, 200)}"
 
 
 def dump(match: str, progress: Progress | None = None) -> Unpacked:
-    """Return the last core that matches.
+    """Return the last core that ``match`` selects, unpacked.
 
-    Raises NoTarget if there is none or no coredumpctl, NotPermitted, UsageError, GdbheapError if there is no room.
+    Raises NoTarget if there is none or no coredumpctl, NotPermitted, UsageError, GdbheapError if there is no room for
+    it.
     """
     if not match or match.startswith("-") or "\0" in match:
-        raise UsageError("--coredump: give a process id, a program's name or its path")
+        raise UsageError("--coredump: give a process id, or the name or path of a program")
     tool = find_program(TOOL)
     if tool is None:
         raise NoTarget(f"there is no {TOOL} here, which finds the cores that systemd keeps: give a core's path")
@@ -70,8 +71,8 @@ def _pieces(first: bytes, stream: IO[bytes], progress: Progress | None) -> Itera
 
 
 def _refusal(match: str, said: str) -> NoTarget | NotPermitted:
-    """Return the error with the tool's last line: nothing matches, or the core itself is gone."""
+    """Return the error for a command that wrote no core, with the last line of its messages."""
     lines = [line for line in said.splitlines() if line.strip()]
-    cause = one_line(lines[-1], 300) if lines else "it says nothing"
+    cause = one_line(lines[-1], 300) if lines else "no message"
     kind = NotPermitted if "ermission denied" in said else NoTarget
-    return kind(f"{TOOL} has no core of {one_line(match, 200)} ({cause}): {TOOL} list shows which there are")
+    return kind(f"{TOOL} has no core of {one_line(match, 200)} ({cause}): {TOOL} list shows the stored cores")

@@ -1,9 +1,9 @@
 """Packed cores: from systemd-coredump (zstd, lz4, xz), Ubuntu's apport and people (gzip, bzip2).
 
-They are unpacked as a stream into a file without a name, which disappears when its process ends in any way. Runs of
-zeros become holes of that file, so it takes no more room than the core did. These are not the kernel's holes, and show
-nothing about residency. Memory is bounded whatever a packed file claims. The data is checked while it is read: its
-header as soon as it is complete, and nothing is written after the end that its program headers give.
+They are unpacked as a stream into a file without a name, which disappears when gdbheap ends in any way. Blocks of zeros
+become holes of this file, so it takes no more room than the core did. These are not the kernel's holes, and say nothing
+about residency. Memory is bounded whatever a packed file claims. The core is checked while it is unpacked: its header
+as soon as that is complete, and nothing is written after the end that its program headers give.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ Progress = Callable[[int, int], object]
 """Called with the number of bytes read from the packed file, and its size (0: unknown)."""
 
 Judge = Callable[[bytes], object]
-"""Called with the first image.HEADER_SIZE bytes of a core, or fewer if it has no more. Raises the errors of a core's
-reader."""
+"""Called with the first image.HEADER_SIZE bytes of an unpacked file, or all of a shorter one. Raises the errors of a
+core's reader if this is not a core."""
 
 
 @dataclass
 class Unpacked:
-    """The core, in a file without a name.
+    """An unpacked core, in a file without a name.
 
     ``cut``: why its end is missing, None if it is complete. ``modified``: when the packed file was last written, in
     seconds since 1970, None if unknown.
@@ -94,7 +94,7 @@ def unpack(stream: BinaryIO, name: str, judge: Judge, progress: Progress | None 
 
 
 def _pieces_of(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield (bytes of the core, position in the packed file). Damage ends it with one of DAMAGED."""
+    """Yield (bytes of the core, position in the packed file). Raises one of DAMAGED at the first damage."""
     kind = packed_by(start)
     return _native_pieces(stream, kind) if kind in NATIVE.values() else _pieces(stream, start)
 
@@ -112,7 +112,7 @@ def _start(stream: BinaryIO) -> bytes:
 
 
 def keep(pieces: Iterator[bytes], name: str, what: str, judge: Judge) -> Unpacked:
-    """Write the pieces into a file without a name. ``pieces`` may end with one of DAMAGED after the readable ones.
+    """Write the pieces of a core into a file without a name; ``pieces`` may end with one of DAMAGED.
 
     Raises what ``judge`` raises, NoTarget if nothing came, GdbheapError if there is no room.
     """
@@ -128,7 +128,7 @@ def keep(pieces: Iterator[bytes], name: str, what: str, judge: Judge) -> Unpacke
 
 
 def _keep_all(kept: _Kept, pieces: Iterator[bytes], what: str, judge: Judge) -> str | None:
-    """Write up to the end of the core. Return why the end was not reached; None if it was."""
+    """Write the pieces up to the end of the core. Return why this end was not reached; None if it was."""
     end: int | None = None
     start = b""
     while True:
@@ -145,7 +145,7 @@ def _keep_all(kept: _Kept, pieces: Iterator[bytes], what: str, judge: Judge) -> 
         kept.write(piece)
         end = kept.end_of_core() if end is None else end
         if end is not None and kept.size > end:
-            return f"the {what} goes on where its program headers say that the core ends"
+            return f"the {what} continues after the end of the core that its program headers state"
 
 
 def _native_pieces(stream: BinaryIO, kind: str | None) -> Iterator[tuple[bytes, int]]:
@@ -158,7 +158,7 @@ def _native_pieces(stream: BinaryIO, kind: str | None) -> Iterator[tuple[bytes, 
 
 
 def _pieces(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield the pieces of formats that Python's library reads; several packed streams may follow each other."""
+    """Yield (bytes of the core, position), unpacked by Python's library. A file may consist of several streams."""
     make = next(make for magic, (_name, make) in DECODERS.items() if start.startswith(magic))
     decoder, portions = make(), _Portions(stream)
     while True:
@@ -169,7 +169,7 @@ def _pieces(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
             decoder = make()
         packed = b"" if _has_more(decoder) else portions.take()
         if not packed and not _has_more(decoder):
-            raise EOFError("it ends in the middle")
+            raise EOFError("the data ends early")
         piece, unused = _decoded(decoder, packed)
         if not decoder.eof:
             # At the end zlib's decoder has the bytes after the stream in both attributes.
@@ -179,9 +179,10 @@ def _pieces(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
 
 
 class _Portions:
-    """The bytes of a packed file in portions, small ones at the beginning of a stream.
+    """The bytes of a packed file, in portions that are small at the beginning of each stream.
 
-    A decoder copies the bytes after its end, again and again if many small streams follow each other.
+    A decoder copies all input after the end of its stream. With large portions, a file of many small streams would be
+    copied again and again.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -198,11 +199,11 @@ class _Portions:
         return portion
 
     def put_back(self, unused: bytes) -> None:
-        """Return these bytes, the last that were taken, to the input."""
+        """Put back the bytes that were taken last and not used."""
         self._at -= len(unused)
 
     def has_stream(self) -> bool:
-        """Return whether another stream begins here. Zeros pad a tape's block, or the end."""
+        """Return whether another stream follows. Zeros up to the end only pad the file (or a tape's block)."""
         self._fill()
         self._size = FIRST
         is_padded = self._bytes.startswith(b"\0", self._at)
@@ -214,12 +215,12 @@ class _Portions:
 
 
 def _has_more(decoder: Any) -> bool:
-    """Return whether a decoder holds unused input; zlib's gives it back instead."""
+    """Return whether a decoder holds unused input; zlib's decoder returns it instead."""
     return not getattr(decoder, "needs_input", True)
 
 
 def _decoded(decoder: Any, packed: bytes) -> tuple[bytes, bytes]:
-    """Return (decoded bytes, input to decode again)."""
+    """Return (decoded bytes, input that has to be decoded again)."""
     piece = decoder.decompress(packed, PIECE)
     return piece, getattr(decoder, "unconsumed_tail", b"")
 
@@ -253,20 +254,20 @@ class _Kept:
         return self.stream
 
     def end_of_core(self) -> int | None:
-        """Return the end of the core by its program headers; None until these are complete, or if there is no header.
+        """Return where the core ends; None until its program headers are complete, or if it has no ELF header.
 
-        Raises NoTarget if they lie further away than any real ones.
+        Raises NoTarget if the program headers lie further away than in any real core.
         """
         header = image.parse_header(self._at(0, image.HEADER_SIZE))
         if header is None:
             return None
         sections = header.shoff + max(1, header.shnum) * image.SECTION_SIZE
         if header.phnum == image.PN_XNUM:
-            # Their number is in a section header, which the kernel writes last.
+            # The number of program headers is in a section header, which the kernel writes last.
             return sections + SECTIONS
         table_end = header.phoff + header.phnum * image.SEGMENT_SIZE
         if table_end > MAX_TABLE_END:
-            raise NoTarget(f"{self._name} is no core: its program headers end at byte {table_end:,}")
+            raise NoTarget(f"{self._name} is not a core: its program headers end at byte {table_end:,}")
         if self.size < table_end:
             return None
         segments = image.parse_segments(self._at(header.phoff, table_end - header.phoff))
@@ -274,19 +275,19 @@ class _Kept:
         return max([table_end, sections, *ends]) + SECTIONS
 
     def _at(self, offset: int, size: int) -> bytes:
-        """Return the bytes that were written there, with zeros for a hole at the end."""
+        """Return the bytes that were written at an offset, with zeros for a hole at the end."""
         size = max(0, min(size, self.size - offset))
         return os.pread(self.stream.fileno(), size, offset).ljust(size, b"\0")
 
     def _check_room(self) -> None:
         self._checked = self.size
         if not disk_left(self.stream.fileno()):
-            raise self._no_room("the rest of the disk is left to others")
+            raise self._no_room("gdbheap leaves the rest of the disk to other programs")
 
     def _no_room(self, cause: str) -> GdbheapError:
-        done = f"{self.size // MEGA} MiB of it are unpacked"
+        done = f"{self.size // MEGA} MiB were unpacked"
         where = f"in {one_line(self.folder)} there is no room to unpack {self._name} ({cause}; {done})"
-        return GdbheapError(f"{where}: set TMPDIR to a folder with more")
+        return GdbheapError(f"{where}: set TMPDIR to a folder with more room")
 
 
 def _filled(piece: bytes) -> Iterator[tuple[int, int]]:
@@ -307,7 +308,7 @@ def _open_nameless() -> tuple[str, BinaryIO]:
     """Return a folder, and a new file in it without a name. Raises GdbheapError."""
     chosen = trusted("TMPDIR")
     folders: Sequence[str] = [chosen] if chosen else sorted(FOLDERS, key=_room, reverse=True)
-    cause = "none of them can be written"
+    cause = "no permission"
     for folder in folders:
         try:
             return folder, tempfile.TemporaryFile(dir=folder)

@@ -4,8 +4,8 @@ use std::io::Error;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// `/proc/PID`, held open. Its files belong to this process only, and they are gone once it has ended and was waited
-/// for. The kernel reuses the id only after that.
+/// `/proc/PID`, held open. Its files belong to this process only, and they are gone once the process has ended and was
+/// waited for. The kernel reuses the id only after that.
 ///
 /// ptrace(2), process_vm_readv(2) and perf_event_open(2) take ids. After using an id, call `is_there`: while the folder
 /// exists, the id has belonged to this process all the time.
@@ -46,8 +46,8 @@ impl ProcessFolder {
         self.folder.as_raw_fd()
     }
 
-    /// Return a path of a file in the folder. It leads to this process only, in every process of gdbheap that has the
-    /// descriptor.
+    /// Return a path of a file in the folder. In every process of gdbheap that has the descriptor, the path leads to
+    /// this process's file.
     pub(crate) fn path(&self, name: &str) -> String {
         format!("/proc/self/fd/{}/{name}", self.descriptor())
     }

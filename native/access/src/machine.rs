@@ -18,7 +18,7 @@ pub struct PageSize {
 }
 
 impl PageSize {
-    /// `size` must be a power of two.
+    /// Make the size of pages of `size` bytes: a power of two that Linux has on some machine.
     pub fn new(size: u64) -> Result<PageSize> {
         match size.is_power_of_two() && (SMALLEST_PAGE..=LARGEST_PAGE).contains(&size) {
             true => Ok(PageSize { shift: size.trailing_zeros() }),
@@ -37,7 +37,7 @@ impl PageSize {
         address >> self.shift
     }
 
-    /// Return where a page starts; the largest address for a page beyond the address space.
+    /// Return the start of the page with this number; the largest address for a page beyond the address space.
     #[inline(always)]
     pub fn start(self, number: u64) -> u64 {
         number.saturating_mul(self.bytes())
@@ -74,7 +74,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// `word` and `page` are in bytes.
+    /// Make a machine. `word` and `page` are the sizes of words and pages in bytes. Fails for words or pages that are
+    /// not supported.
     pub fn new(word: u32, page: u64, user_end: u64, pointer_mask: u64) -> Result<Machine> {
         match word == WORD {
             true => Ok(Machine { page: PageSize::new(page)?, user_end, pointer_mask }),

@@ -1,8 +1,8 @@
 //! Reading the memory and the files of a process while it runs.
 //!
-//! For that, the kernel takes the lock of the process's memory map, or the lock of execve(2). A thread of the process
-//! may hold it for ever; the reader then blocks and does not react to signals. So a separate thread reads, and gdbheap
-//! continues without it if it blocks. Paths that others name are walked in the same way.
+//! For such a read, the kernel takes the lock of the process's memory map, or the lock of execve(2). A thread of the
+//! process may hold it for ever; the reader then blocks and does not react to signals. So a separate thread reads, and
+//! gdbheap continues without it if it blocks. Paths that other users name are opened in the same way.
 #![forbid(unsafe_code)]
 
 use crate::bytes::read_file;
@@ -20,14 +20,15 @@ use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A reader is stuck if it was waiting in the kernel, without having worked, at this many checks in a row. Once several
-/// readers are stuck, another process is not worth waiting a second for (HASTY).
+/// How to find out whether a reader is stuck: the time between two checks, and how many checks in a row must find that
+/// the reader waits in the kernel and has not worked since the check before. With PATIENT that takes a second. Once
+/// several readers are stuck, HASTY applies: another process is not worth a second.
 pub(crate) const PATIENT: (Duration, u32) = (Duration::from_millis(250), 4);
 pub(crate) const HASTY: (Duration, u32) = (Duration::from_millis(20), 2);
 const SEVERAL: usize = 4;
-/// Once this many paths named by others are stuck, no further one is tried.
+/// Once this many paths named by other users are stuck, no further one is tried.
 const MOST_NAMED: usize = 16;
-/// No device has this number. It marks keys that are paths named by others.
+/// A device number that no device has. It marks keys that are paths named by other users.
 const NAMED: u64 = u64::MAX;
 /// For this many milliseconds after a successful read, memory is read directly.
 const DIRECT: u64 = 10;
@@ -44,7 +45,7 @@ struct Worker {
     busy: Arc<AtomicBool>,
 }
 
-/// A file of a process, by the device and inode of its folder and its name, whatever path was used.
+/// A file of a process. The key is the device and inode of its folder and the file's name, whatever path was used.
 type Key = (u64, u64, OsString);
 
 static IDLE: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
@@ -80,7 +81,7 @@ impl Worker {
 }
 
 /// Return how much a thread with this `stat` file has worked and read from disk, if it is waiting in the kernel; None
-/// if it is not. `sleeps`: also if it waits so that a signal would wake it.
+/// if it is not. `sleeps`: whether to include a wait that a signal would end.
 fn worked(stat: &str, sleeps: bool) -> Option<[String; 3]> {
     let [state, faults, user, system] = fields(stat, [STATE, MAJOR_FAULTS, USER_TIME, SYSTEM_TIME])?;
     (state == UNINTERRUPTIBLE || sleeps && state == SLEEPING).then_some([faults, user, system])
@@ -130,7 +131,8 @@ fn key_of(path: &Path) -> Result<Key> {
     Ok((folder.dev(), folder.ino(), path.file_name().unwrap_or_default().to_owned()))
 }
 
-/// Return a free worker: the one that was stuck at the same key, if it is free by now. None if it is still stuck.
+/// Return a free worker. If a worker was stuck at the same key, return that one if it is free by now, and None if it is
+/// still stuck.
 fn worker_for(key: &Key) -> Result<Option<Worker>> {
     let mut waiting = held(&WAITING);
     let waiting = waiting.get_or_insert_with(HashMap::new);
@@ -145,8 +147,8 @@ fn worker_for(key: &Key) -> Result<Option<Worker>> {
     idle.map_or_else(Worker::start, Ok).map(Some)
 }
 
-/// Return the result of some work. ETIMEDOUT if it is stuck in the kernel, at once if earlier work with this `key`
-/// still is. `hasty`: give up early, because a process is stopped meanwhile.
+/// Return the result of `work`, which another thread does. ETIMEDOUT if the work is stuck in the kernel, and at once if
+/// earlier work with this `key` is still stuck. `hasty`: give up early, because a process is stopped meanwhile.
 fn patiently<T: Send + 'static>(
     key: &Key,
     hasty: bool,
@@ -179,7 +181,8 @@ pub(crate) fn at_path<T: Send + 'static>(
     patiently(&key_of(path)?, false, move || work(&file))
 }
 
-/// Work with a file that others name. ETIMEDOUT if the kernel blocks the work, or blocks many such works already.
+/// Work with a file that other users name. ETIMEDOUT if the kernel blocks the work, or if it already blocks many works
+/// of this kind.
 pub(crate) fn at_name<T: Send + 'static>(
     name: OsString,
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -193,22 +196,24 @@ pub(crate) fn at_name<T: Send + 'static>(
     patiently(&(NAMED, 0, name), false, work)
 }
 
-/// Return the first `limit` bytes of a file in the folder of a process.
+/// Return the first `limit` bytes of a file in the folder of a process. ETIMEDOUT if the kernel blocks the read.
 pub fn read_patiently(path: &Path, limit: u64) -> Result<Vec<u8>> {
     at_path(path, move |file| read(file, limit))
 }
 
-/// Return `size` bytes of such a file from an offset on; fewer at its end.
+/// Return `size` bytes of a file in the folder of a process, from an offset on; fewer at the end of the file. ETIMEDOUT
+/// if the kernel blocks the read.
 pub fn read_at_patiently(path: &Path, offset: u64, size: usize) -> Result<Vec<u8>> {
     at_path(path, move |file| Ok(bytes_of(&File::open(file)?, offset, size)))
 }
 
-/// Return the target of a symbolic link in such a folder.
+/// Return the target of a symbolic link in the folder of a process. ETIMEDOUT if the kernel blocks the call.
 pub fn read_link_patiently(path: &Path) -> Result<PathBuf> {
     at_path(path, |link| std::fs::read_link(link))
 }
 
-/// Open such a file; `writable`: for writing, too.
+/// Open a file in the folder of a process for reading, and for writing too if `writable`. ETIMEDOUT if the kernel
+/// blocks the call.
 pub fn open_patiently(path: &Path, writable: bool) -> Result<File> {
     at_path(path, move |file| File::options().read(true).write(writable).open(file))
 }

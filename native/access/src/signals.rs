@@ -39,7 +39,7 @@ pub fn end_where_deaf(line: Vec<u8>) {
     }
 }
 
-/// Watch for a pending signal while the first thread waits in the kernel.
+/// Watch for a pending signal of ENDING while the first thread waits in the kernel.
 extern "C" fn listen(_nothing: *mut libc::c_void) -> *mut libc::c_void {
     let (first, mut stuck) = (std::process::id() as i32, Stuck::default());
     loop {
@@ -52,7 +52,7 @@ extern "C" fn listen(_nothing: *mut libc::c_void) -> *mut libc::c_void {
     }
 }
 
-/// Return whether one of these signals is pending. This thread blocks all signals.
+/// Return whether a signal of ENDING is pending. This thread blocks all signals.
 fn is_told() -> bool {
     // SAFETY: the set is plain data that the call fills in.
     unsafe {
@@ -62,7 +62,7 @@ fn is_told() -> bool {
     }
 }
 
-/// Watches threads of this process that no longer work, once it should end.
+/// Watches threads of this process that may no longer work although the process should end.
 #[derive(Default)]
 pub(crate) struct Stuck {
     last: Vec<[String; 3]>,
@@ -137,8 +137,8 @@ impl Drop for SignalsHeld {
     }
 }
 
-/// A timer that interrupts (EINTR) what this thread waits for in the kernel, repeatedly from some moment on, as long as
-/// it exists.
+/// A timer that interrupts (EINTR) the system call in which this thread waits: repeatedly, from some moment on, as long
+/// as the timer exists.
 pub(crate) struct Alarm(libc::timer_t);
 
 extern "C" fn nothing(_signal: libc::c_int) {}

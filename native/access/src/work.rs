@@ -74,7 +74,7 @@ impl Control<'_> {
     }
 }
 
-/// Take something that only one worker may have; None if it is taken.
+/// Take something that only one worker may have; None if a worker has already taken it.
 pub fn take<T>(room: &Mutex<Option<T>>) -> Option<T> {
     room.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
 }
@@ -82,11 +82,11 @@ pub fn take<T>(room: &Mutex<Option<T>>) -> Option<T> {
 /// Checks whether the work should continue, on the thread that does it.
 pub type Look<'a> = &'a dyn Fn() -> Result<(), Cancelled>;
 
-/// The steps of a search on the calling thread, with an occasional check whether to continue.
+/// Counts the steps of a search on the calling thread, and checks occasionally whether to continue.
 pub struct Steps<'a> {
     pub watcher: &'a dyn Watcher,
     taken: u64,
-    /// The number of fruitless steps that are left. A step that leads somewhere is not counted.
+    /// The number of steps without a result that are left. A step that leads somewhere is not counted.
     pub left: u64,
 }
 
@@ -120,14 +120,14 @@ fn threads_for(jobs: usize) -> usize {
 /// Work to do, and its watcher.
 pub struct Task<'a> {
     pub watcher: &'a dyn Watcher,
-    /// What the calls of `advance` add up to; None if nothing is counted.
+    /// The sum of what the calls of `advance` count; None if nothing is counted.
     pub total: Option<u64>,
     /// Whether the calling thread must do all the work.
     pub inline: bool,
 }
 
 impl Task<'_> {
-    /// Do all jobs, on several workers with a state each. Return the states.
+    /// Do all jobs, on several workers, each with a state of its own. Return the states.
     pub fn run<J, W>(
         &self,
         jobs: &[J],
@@ -211,7 +211,7 @@ fn in_threads<W: Send>(
     })
 }
 
-/// The workers that have not ended: their number, and the thread ids of those that have begun.
+/// The workers that have not ended: how many they are, and the thread ids of those that have begun.
 struct Running {
     count: usize,
     threads: Vec<i32>,

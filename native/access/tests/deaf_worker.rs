@@ -11,7 +11,7 @@ const LINE: &str = "a worker of ours never ends\n";
 /// It takes three seconds; a machine may be busy.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Who was told to end the work.
+/// A watcher in a program that was told to end.
 struct Told;
 
 impl Watcher for Told {

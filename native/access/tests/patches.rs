@@ -29,7 +29,7 @@ fn plan(code: &[u8], offset: u64, before: Option<u64>) -> Result<Patch, String> 
     planned.map(|mut patches| patches.remove(0)).map_err(|error| error.to_string())
 }
 
-/// Where a jump at `from` leads.
+/// Return where the jump at `from` leads.
 fn target(from: u64, code: &[u8]) -> u64 {
     assert_eq!(code[0], 0xe9);
     (from + 5).wrapping_add_signed(i64::from(i32::from_le_bytes(code[1..5].try_into().unwrap())))
@@ -41,7 +41,7 @@ fn a_function_is_entered_through_its_stub() {
     assert_eq!((patch.address, &patch.original[..], patch.replacement.len()), (START, &PUSHES[..6], 6));
     let entry = target(START, &patch.replacement);
     assert!(patch.stub_at <= entry && entry < patch.trap && patch.trap < patch.stub_at + patch.stub.len() as u64);
-    // What was replaced stands at the end, and after it the way back.
+    // The replaced instructions come at the end, and after them the jump back.
     let at = patch.stub.len() - 5;
     assert_eq!(patch.stub[at - 6..at], PUSHES[..6]);
     assert_eq!(target(patch.stub_at + at as u64, &patch.stub[at..]), START + 6);
@@ -87,7 +87,7 @@ fn a_call_is_carried_out_by_the_stub_where_what_follows_cannot_be_replaced() {
     assert_eq!(target(patch.stub_at + at as u64, &patch.stub[at..]), START + 11);
 }
 
-/// Whether the flags are saved before the first comparison changes them.
+/// Return whether the flags are saved before the first comparison changes them.
 fn keeps_flags(patch: &Patch) -> bool {
     let entry = target(patch.address, &patch.replacement);
     let stub = &patch.stub[(entry - patch.stub_at) as usize..];

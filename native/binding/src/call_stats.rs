@@ -36,14 +36,14 @@ answers! {
     /// The blocks that lived at least `start` and less than `end`.
     struct LifeSpan of events::Span { start: u64, end: u64, blocks: u64 }
 
-    /// How long released blocks lived; None if none was released.
+    /// How long released blocks lived. `median`, `most_of` and `longest` are None if no block was released.
     struct Lives { zero: u64, median: Option<u64>, most_of: Option<u64>, longest: Option<u64>, spans: Vec<LifeSpan> }
 
     /// The calls that returned at least `start` and less than `end` bytes, and the blocks of such sizes in use at the
     /// end.
     struct CallSize of events::SizeRow { start: u64, end: u64, calls: u64, bytes: u64, live: u64, live_bytes: u64 }
 
-    /// The end of a section of calls, and the most bytes in use in it.
+    /// The end of a section of calls, and the most bytes that were in use within the section.
     struct CurvePoint of events::Point { calls: u64, nanoseconds: u64, blocks: u64, bytes: u64, most_bytes: u64 }
 
     /// Statistics of the calls of one process.
@@ -118,7 +118,7 @@ impl From<events::Stats> for CallStats {
 }
 
 /// Return statistics of the calls of a process. `room`: bytes of memory that may be used. Raises OSError, MemoryError,
-/// and ValueError for a stage that is too large. A damaged stage ends the log.
+/// and ValueError for a stage that is too large. The log is read up to the first damaged stage.
 #[pyfunction]
 #[pyo3(signature = (path, frames, room, progress=None))]
 pub fn call_stats(

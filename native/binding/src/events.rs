@@ -116,8 +116,8 @@ impl From<events::LiveStacks> for LiveStacks {
 /// `moments`: numbers of calls, from 1, ascending; one beyond the last call means the end. `rest`: stages of the
 /// process that are not in the log yet. `mean`: the average number of bytes between two stacks. `wanted`: addresses
 /// whose blocks at the end are looked up. `asked`: calls, ascending, whose stacks are looked up. `room`: bytes of
-/// memory that may be used. Raises OSError, MemoryError, and ValueError for a stage that is too large. A damaged stage
-/// ends the log.
+/// memory that may be used. Raises OSError, MemoryError, and ValueError for a stage that is too large. The log is read
+/// up to the first damaged stage.
 #[pyfunction]
 #[pyo3(signature = (path, frames, room, mean, moments, rest=vec![], wanted=vec![], asked=vec![], progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -148,8 +148,8 @@ pub fn place_of_stage(stage: u64, is_current: bool) -> (u64, usize) {
     (place(stage), events::STAGE)
 }
 
-/// Compress a stage for a log. Return it, and the time of its first call (0 if calls have no times). Raises
-/// MemoryError.
+/// Compress a stage for a log. Return the compressed stage, and the time of its first call (0 if calls have no times).
+/// Raises MemoryError.
 #[pyfunction]
 pub fn pack_stage<'py>(py: Python<'py>, stage: &[u8]) -> PyResult<(Bound<'py, PyBytes>, u64)> {
     Ok((PyBytes::new(py, &py.detach(|| events::pack(stage)).map_err(raised)?), events::first_tick(stage)))
@@ -170,9 +170,10 @@ pub fn waiting_stage<'py>(py: Python<'py>, header: &[u8]) -> Bound<'py, PyBytes>
 
 /// Write the plan of a process's calls into the empty file `plan`; without a file, only return what it would contain.
 ///
-/// `mappings`: replay the program's own mappings too. `parents`: the processes that it was forked from, oldest first:
-/// their frames, and the number of the fork. `room`: bytes of memory that may be used. `most`: bytes that the plan may
-/// have. Raises OSError, MemoryError, and ValueError for a stage that is too large. A damaged stage ends the log.
+/// `mappings`: whether to replay the program's own mappings too. `parents`: the processes that it was forked from,
+/// oldest first: their frames, and the number of the fork. `room`: bytes of memory that may be used. `most`: bytes that
+/// the plan may have. Raises OSError, MemoryError, and ValueError for a stage that is too large. The log is read up to
+/// the first damaged stage.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 #[pyo3(signature = (path, frames, room, plan=None, most=0, mappings=false, parents=vec![], progress=None))]

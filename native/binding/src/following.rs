@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use std::ffi::CString;
 use std::time::Duration;
 
-/// The filter's jumps have no room for more system call numbers.
+/// The most system call numbers: the jumps of the filter have no room for more.
 const MAX_NUMBERS: usize = 100;
 
 records! {
@@ -59,7 +59,7 @@ answers! {
     struct CallSite of Site { address: u64, before: u64, number: u32, start: u64, end: u64 }
 
     /// A patch that a killed run left in a process. `original`: the bytes that were at `address`. `replacement`: the
-    /// jump that is there now. `start`, `end`: the rest of the patch.
+    /// jump that is there now. `start`, `end`: the range of its stub.
     struct LeftPatch of Left { address: u64, original: Vec<u8>, replacement: Vec<u8>, start: u64, end: u64 }
 
     /// A patch of one place: `replacement` replaces the bytes `original` at `address`, and `stub` is written at
@@ -76,9 +76,9 @@ answers! {
     }
 
     /// A thread that was seen at a place. `place`: the index of the place; None if the thread runs another program from
-    /// now on. `registers`: as they were at the place (`struct user_regs_struct`). `stack`: the bytes at its stack
-    /// pointer then; None if the thread is stopped or no stacks are wanted. `doubtful`: the mappings that were read at
-    /// the beginning or at the end may or may not include what it did.
+    /// now on. `registers`: those that the thread had at the place (`struct user_regs_struct`). `stack`: the bytes at
+    /// its stack pointer at that moment; None if the thread is stopped or no stacks are wanted. `doubtful`: the
+    /// mappings that were read at the beginning or at the end may or may not include what the thread did.
     struct PlaceHit of Hit {
         pid: i32,
         tid: i32,
@@ -147,8 +147,8 @@ pub fn registers_before_trap(registers: Vec<u64>, frame: &[u8], address: u64) ->
     Ok(patch::original_registers(&registers, frame, address).0)
 }
 
-/// Set a thread, which is stopped at a trap and traced by this thread, back to `address`, where it came from. Raises
-/// OSError.
+/// Return a thread from a trap: set it back to `address`, from which it came there, with its own registers and signal
+/// mask. The thread must be stopped at the trap, and traced by this thread. Raises OSError.
 #[pyfunction]
 pub fn return_from_trap(tid: i32, address: u64) -> PyResult<()> {
     process::return_from_trap(tid, address).map_err(|error| raised(error.into()))
@@ -174,8 +174,8 @@ fn limit_of(seconds: f64) -> PyResult<Duration> {
 impl Follower {
     /// A process that is patched and followed. Its threads report themselves by `signal`.
     ///
-    /// `memory`: a descriptor of its memory, opened before the patches were planned. `waits`: a reporting thread stays
-    /// stopped until the next hit is asked for, for at most `limit` seconds.
+    /// `memory`: a descriptor of its memory, opened before the patches were planned. `waits`: whether a reporting
+    /// thread stays stopped until the next hit is fetched, for at most `limit` seconds.
     #[staticmethod]
     fn of_process(
         process: Given<ProcessFolder>,
@@ -190,8 +190,9 @@ impl Follower {
         Ok(Follower(process::Follower::of_process(course, waits, limit).map_err(raised)?))
     }
 
-    /// The command `words`, which is started and followed with all its child processes: each of their system calls
-    /// `numbers`, which are the places. They keep running when this ends. Raises ValueError.
+    /// A follower of the command `words`, which `start` starts, and of all its child processes. It sees their system
+    /// calls with the given `numbers`; these are the places. The processes keep running when the follower ends. Raises
+    /// ValueError.
     #[staticmethod]
     fn of_program(words: Vec<Vec<u8>>, numbers: Vec<u32>, waits: bool, limit: f64) -> PyResult<Follower> {
         let limit = limit_of(limit)?;
@@ -204,8 +205,8 @@ impl Follower {
         Ok(Follower(process::Follower::of_program(start, waits, limit).map_err(raised)?))
     }
 
-    /// The system calls `numbers`, which are the places, of a process whose threads are not stopped. `stacks`: include
-    /// the bytes at their stack pointers. Raises ValueError.
+    /// A follower of the system calls of a process with the given `numbers`, which are the places. It stops no thread.
+    /// `stacks`: whether to include the bytes at the threads' stack pointers. Raises ValueError.
     #[staticmethod]
     fn of_tracepoint(
         process: Given<ProcessFolder>,
@@ -227,8 +228,8 @@ impl Follower {
         watched(py, None, |watcher| self.0.start(watcher))
     }
 
-    /// Let the thread of the last hit continue, and return the next hit; None if there was none for `seconds`, or there
-    /// will be no more. Raises KeyboardInterrupt.
+    /// Let the thread of the last hit continue, and return the next hit. None if there was no hit for `seconds`, or if
+    /// there will be no more. Raises KeyboardInterrupt.
     fn next(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<PlaceHit>> {
         let wait = Duration::try_from_secs_f64(seconds.clamp(0.0, 1e6)).unwrap_or_default();
         Ok(watched(py, None, |watcher| self.0.next(watcher, wait))?.map(PlaceHit::from))
@@ -284,7 +285,7 @@ impl Follower {
         self.0.lost()
     }
 
-    /// For how many seconds threads were stopped at places, in all.
+    /// For how many seconds threads were stopped at patched places, in all.
     #[getter]
     fn stood(&self) -> f64 {
         self.0.stood().as_secs_f64()
@@ -303,13 +304,13 @@ impl Follower {
         (before, after)
     }
 
-    /// The id of the started process; None before.
+    /// The id of the started process; None before the start.
     #[getter]
     fn started(&self) -> Option<i32> {
         self.0.started()
     }
 
-    /// The exit status of the started program, as os.wait returns it; None before.
+    /// The exit status of the started program, as os.wait returns it; None before its end.
     #[getter]
     fn status(&self) -> Option<i32> {
         self.0.status()

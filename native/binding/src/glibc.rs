@@ -22,8 +22,9 @@ answers! {
     /// The chunks of a region in each state, in the order of STATES.
     struct RegionTotals { arena: u32, start: u64, end: u64, states: Vec<Tally> }
 
-    /// What trimming a region gives. `chunks`: free chunks with whole pages. `released`: what is released of them.
-    /// `top`: the start of the top chunk after consolidation, 0 if there is none.
+    /// What malloc_trim() would release of a region. `chunks`: the number of free chunks with whole pages. `released`:
+    /// the bytes that would be released of them. `top`: the start of the top chunk after consolidation, 0 if there is
+    /// none.
     struct Trimmed of glibc::Trimmed { arena: u32, start: u64, end: u64, chunks: u64, released: Released, top: u64 }
 
     /// A free chunk, or several that malloc would merge: the address of the header, and the size.
@@ -107,13 +108,13 @@ impl Chunks {
 
 #[pymethods]
 impl Chunks {
-    /// Return one row for each region.
+    /// Return the chunks of each region, counted by state.
     fn totals(&self, py: Python<'_>) -> Vec<RegionTotals> {
         py.detach(|| self.0.totals().iter().map(region_totals).collect())
     }
 
-    /// Return the block at each address, None outside every region. A chunk covers what malloc_usable_size() says: from
-    /// its size word to the end of the next chunk's prev_size.
+    /// Return the block at each address, None outside every region. A chunk's bytes are its size word and the bytes
+    /// that malloc_usable_size() counts: they include the next chunk's prev_size.
     fn find_many(&self, addresses: Vec<u64>) -> Vec<Option<Block>> {
         addresses.iter().map(|address| self.0.find(*address).map(block)).collect()
     }
@@ -253,7 +254,8 @@ pub fn sum_lists(space: &Space, chunks: &Chunks, lists: Given<Vec<CacheList>>, s
     all(glibc::sum_lists(&space.0, &chunks.0, &lists, safe_linking))
 }
 
-/// Return what trimming each region gives. `kept`: ascending ranges whose pages the kernel keeps (locked memory).
+/// Return what malloc_trim() would release of each region. `kept`: ascending ranges whose pages the kernel keeps
+/// (locked memory).
 #[pyfunction]
 pub fn trim_chunks(
     py: Python<'_>,
@@ -290,7 +292,7 @@ pub fn find_list_heads(py: Python<'_>, space: &Space, start: u64, end: u64, leas
     py.detach(|| list_heads(&space.0, start, end, least).into_iter().map(row).collect())
 }
 
-/// Return the mmapped chunks in `ranges`. A range begins where another owner's mapping ends.
+/// Return the mmapped chunks in `ranges`. Each range must begin where a mapping of another owner ends.
 #[pyfunction]
 pub fn find_mmapped(
     py: Python<'_>,
@@ -307,14 +309,15 @@ pub fn find_mmapped(
 /// and begins with a chunk that has nothing before it, and the walk from there ends at a double fencepost at the end of
 /// a page, or at `top`.
 ///
-/// A range may begin with an extent inside a page. After each extent, `foreign` bytes are searched in steps of 16.
+/// Two extents may begin inside a page: one at the start of a range, and one in the `foreign` bytes after another
+/// extent, which are searched in steps of 16.
 #[pyfunction]
 pub fn find_extents(py: Python<'_>, space: &Space, ranges: Vec<Range>, top: u64, foreign: u64) -> PyResult<Vec<Range>> {
     watched(py, None, |watcher| glibc::find_extents(watcher, &space.0, &ranges, top, foreign))
 }
 
-/// Return the `(start, end)` of possible extents of exactly `size` bytes, by their ends alone: page-aligned, a first
-/// chunk with nothing before it, and a double fencepost or the end of `top` after the last chunk.
+/// Return the `(start, end)` of possible extents of exactly `size` bytes, recognized only by their two ends: the start
+/// is page-aligned and a chunk begins there that has nothing before it; a double fencepost, or `top`, ends at the end.
 #[pyfunction]
 pub fn find_fenced(py: Python<'_>, space: &Space, ranges: Vec<Range>, size: u64, top: u64) -> PyResult<Vec<Range>> {
     watched(py, None, |watcher| glibc::find_fenced(watcher, &space.0, &ranges, size, top))

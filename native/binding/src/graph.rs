@@ -82,8 +82,8 @@ answers! {
     struct Unreachable { causes: Vec<Cause>, rows: Vec<Lost> }
 
     /// A lost block to which no other lost block points, or one block of a circle to which no other lost block points
-    /// (`in_circle`). `count` and `retained`: the number and the bytes of the blocks that would be free with it, itself
-    /// included. `type_address`: 0 if unknown.
+    /// (`in_circle`). `count` and `retained`: the number and the bytes of the blocks that would be freed with this
+    /// block, including the block itself. `type_address`: 0 if unknown.
     struct Head of graph::Head {
         address: u64,
         size: u64,
@@ -114,16 +114,18 @@ answers! {
     /// alone would free. `examples`: the largest blocks.
     struct SharedBlocks of graph::SharedBlocks { owner: u32, bytes: u64, examples: Vec<u32> }
 
-    /// A node `id` that points to what a holder has: the first node that it points to there, and the bytes that it
-    /// reaches so.
+    /// A node `id` that also points to memory of a holder. `target`: the first of the holder's nodes to which it
+    /// points. `bytes`: those of the holder's blocks that are reached from this node but not from the nodes before it
+    /// in the list.
     struct Other of graph::Other { id: u32, target: u32, bytes: u64 }
 
-    /// What some nodes hold. `bytes`: all that they hold. `retained`: the part that removing the nodes would free.
-    /// `others`: nodes that keep the rest alive. `aliases`: (referrer, node) for each reference to one of the nodes,
-    /// except the one on its chain.
+    /// The memory that some nodes hold. `bytes`: all of it. `retained`: the part that removing the nodes would free.
+    /// `others`: other nodes, which keep the remaining part alive. `aliases`: (referrer, node) for each reference to
+    /// one of the nodes, except the reference on the node's chain.
     struct AlsoHeld { bytes: u64, retained: u64, others: Vec<Other>, aliases: Vec<(u32, u32)> }
 
-    /// A node right below a labelled node. `bytes`: what hangs on it. `way`: the path down to where the bytes split up.
+    /// A node right below a labelled node. `bytes`: the bytes that hang on the node. `way`: the path from the node down
+    /// to where these bytes split up.
     struct Branch of graph::Branch { id: u32, bytes: u64, way: Vec<u32> }
 
     /// Objects of one type, with their buffers: their number and their bytes.
@@ -133,7 +135,7 @@ answers! {
     ///
     /// - `id`: its index among all nodes that were visited; the roots come first.
     /// - `above`: the nearest node that points to it; a root's own `id` for a root.
-    /// - `bytes`, `count`: the bytes that are proven to go with it, and the number of their blocks.
+    /// - `bytes`, `count`: the bytes that are proven to be freed with it, and the number of their blocks.
     /// - `holder`: the object that keeps it alive; None if no single one is proven.
     /// - `others`: the number of references to it, without the one from `above` and those from objects that it keeps
     ///   alive itself.
@@ -197,7 +199,8 @@ impl NodeColumns {
     }
 }
 
-/// The bytes that hang on each node of a graph, except what hangs on seeds below the node.
+/// The bytes that hang on each node of a graph: those of the node and of all nodes below it, without what hangs on
+/// seeds below it.
 #[pyclass]
 pub struct Hanging(graph::Hanging);
 
@@ -245,8 +248,8 @@ pub fn static_types(py: Python<'_>, heaps: &Heaps, layout: Given<TypeLayout>) ->
 
 /// Read all edges of a target with Python objects.
 ///
-/// `statics`: static types, ascending. `linked`: tables of the dynamic linker, ascending. `structures`: what blocks of
-/// C code are; groups of such blocks have the kind "structure". `is_partial`: memory that may point to blocks is
+/// `statics`: static types, ascending. `linked`: tables of the dynamic linker, ascending. `structures`: the kinds of
+/// blocks of C code; groups of such blocks have the kind "structure". `is_partial`: memory that may point to blocks is
 /// absent. Raises MemoryError, OverflowError for more than 2^30 blocks or 2^32 edges, KeyboardInterrupt, and whatever
 /// `progress(done, total)` raises.
 #[pyfunction]
@@ -411,7 +414,8 @@ impl Graph {
         NodeColumns(self.0.node_columns(start, most))
     }
 
-    /// Return the edges of the nodes [start, end). Stops after the node with which there are at least `least` edges.
+    /// Return the edges of the nodes [start, end). Stops after the node whose edges bring the number of edges to at
+    /// least `least`.
     fn edge_columns(&self, start: u32, end: u32, least: usize) -> EdgeColumns {
         EdgeColumns(self.0.edge_columns(start, end, least))
     }
@@ -484,17 +488,17 @@ impl Graph {
         watched(py, None, |watcher| self.0.retained(watcher, &ids))
     }
 
-    /// Return the bytes that each node retains, without keeping intermediate results. For when nothing else is asked of
-    /// the graph.
+    /// Return the bytes that each node retains, without keeping intermediate results: for a graph that is not used for
+    /// anything else.
     fn retained_of_all(&self, py: Python<'_>) -> PyResult<NodesRetained> {
         Ok(NodesRetained(watched(py, None, |watcher| self.0.retained_of_all(watcher))?))
     }
 
     /// Return the objects that retain most, largest first, except those in `without`.
     ///
-    /// An object is folded into the object that keeps it alive, if that one has a row, and the inner one has the same
-    /// type (unless the outer one is in `open`), retains as much, or retains only its own block. Other objects that
-    /// retain only their own block have rows from `least` bytes on.
+    /// An object has no row of its own if the object that keeps it alive has one and one of three things holds: both
+    /// have the same type (unless the outer object is in `open`); both retain the same bytes; the inner object retains
+    /// only its own block. Any other object that retains only its own block has a row from `least` bytes on.
     #[pyo3(signature = (top, without, open, least))]
     fn top_retained(
         &self,
@@ -509,13 +513,13 @@ impl Graph {
     }
 
     /// Return, for each of `ids`, the innermost object below it that can be reached through objects which each retain
-    /// as much as the one above.
+    /// as much as the object above.
     fn innermost_equal(&self, py: Python<'_>, ids: Vec<u32>) -> PyResult<Vec<u32>> {
         watched(py, None, |watcher| self.0.innermost_equal(watcher, &ids))
     }
 
     /// Return what removing all objects of a type would free, for each type. With `top`: only that many types, those
-    /// that retain most, and others that retain as much.
+    /// that retain most, and any others that retain as much as the last of these.
     #[pyo3(signature = (top))]
     fn retained_by_type(&self, py: Python<'_>, top: Option<usize>) -> PyResult<Vec<RetainedByType>> {
         Ok(all(watched(py, None, |watcher| self.0.retained_by_type(watcher, top))?))
@@ -577,7 +581,7 @@ impl Graph {
     }
 
     /// Return what removing all blocks of a group would free, for each group. With `top`: only that many groups, those
-    /// that retain most, and others that retain as much.
+    /// that retain most, and any others that retain as much as the last of these.
     #[pyo3(signature = (top))]
     fn retained_by_group(&self, py: Python<'_>, top: Option<usize>) -> PyResult<Vec<RetainedByGroup>> {
         Ok(all(watched(py, None, |watcher| self.0.retained_by_group(watcher, top))?))
@@ -611,8 +615,8 @@ impl Graph {
         Ok(all(watched(py, None, |watcher| self.0.branches(watcher, &hanging.0, minimum))?))
     }
 
-    /// Return (object, home) for the objects of a type that point to one of the nodes `homes`; the first one if to
-    /// several.
+    /// Return (object, home) for the objects of a type that point to one of the nodes `homes`. If an object points to
+    /// several, `home` is the first.
     fn homes(&self, type_address: u64, homes: HashSet<u32>) -> Vec<(u32, u32)> {
         self.0.homes(type_address, &homes)
     }
@@ -624,8 +628,8 @@ impl Graph {
     }
 
     /// Return the blocks of C code that no single object keeps alive, by owner, largest first, at most `top` owners
-    /// with at least `least` bytes each. What goes with a block counts too. Nodes in `without` do not count as keeping
-    /// anything alive.
+    /// with at least `least` bytes each. The bytes that would be freed with a block count too. Nodes in `without` do
+    /// not count as keeping anything alive.
     fn shared_blocks(
         &self,
         py: Python<'_>,
@@ -636,15 +640,15 @@ impl Graph {
         Ok(all(watched(py, None, |watcher| self.0.shared_blocks(watcher, &without, least, top))?))
     }
 
-    /// Return what removing all of `members` would free, and at most `most` other nodes that keep the rest of what they
-    /// hold alive, largest first.
+    /// Return what removing all of `members` would free. Other nodes keep alive the remaining memory that the members
+    /// hold: at most `most` of these are returned, largest first.
     fn also_held(&self, py: Python<'_>, members: HashSet<u32>, most: usize) -> PyResult<AlsoHeld> {
         Ok(watched(py, None, |watcher| self.0.also_held(watcher, &members, most))?.into())
     }
 
-    /// Return the blocks that retain most, largest first. A block is folded into the block that keeps it alive if the
-    /// inner one has the same type or size, retains as much, or retains only itself. Other blocks that retain only
-    /// themselves have rows from `least` bytes on.
+    /// Return the blocks that retain most, largest first. A block has no row of its own if the block that keeps it
+    /// alive has one and one of three things holds: both have the same type or size; both retain the same bytes; the
+    /// inner block retains only itself. Any other block that retains only itself has a row from `least` bytes on.
     #[pyo3(signature = (top, least))]
     fn top_blocks(&self, py: Python<'_>, top: Option<usize>, least: u64) -> PyResult<Vec<NodeBytes>> {
         Ok(watched(py, None, |watcher| self.0.top_blocks(watcher, top, least))?.into_iter().map(node_bytes).collect())

@@ -50,7 +50,7 @@ impl Store {
 }
 
 impl Store {
-    /// Add all parts of what begins at `start` to a sweep. Returns where it ends.
+    /// Add all parts of the region that begins at `start` in the store to a sweep. Returns where the region ends.
     pub fn add_to(&self, sweep: &mut Sweep, space: &Space, start: u64, owners: Owners) -> gdbheap_core::Result<u64> {
         match self {
             Store::Tcmalloc(tcmalloc) => sweep.add_parts(tcmalloc.get().0.as_ref(), start, owners),

@@ -77,7 +77,7 @@ impl BlockBatch {
     }
 }
 
-/// What each block of some columns retains.
+/// The bytes that each block of a BlockColumns retains.
 #[pyclass(frozen)]
 pub struct Retained(Arc<history::Retained>);
 
@@ -99,8 +99,8 @@ pub struct BlockColumns(Arc<history::BlockColumns>);
 
 #[pymethods]
 impl BlockColumns {
-    /// `columns`: addresses, far, sizes, large, kinds, holders, offsets. `types`: the number of types that `kinds` may
-    /// name. Raises ValueError if the columns do not fit together.
+    /// Make the columns. `columns`: addresses, far, sizes, large, kinds, holders, offsets. `types`: the number of types
+    /// that `kinds` may name. Raises ValueError if the columns do not fit together.
     #[new]
     fn new(py: Python<'_>, counts: Vec<u64>, columns: [Vec<u8>; 7], types: usize) -> PyResult<BlockColumns> {
         let [addresses, far, sizes, large, kinds, holders, offsets] = columns;
@@ -134,8 +134,8 @@ impl BlockColumns {
         Ok(BlockColumns(Arc::new(watched(py, None, hold)?)))
     }
 
-    /// Return what lies in `ranges`, by label and kind. Raises ValueError if the ranges do not ascend, or blocks
-    /// overlap.
+    /// Return the blocks in `ranges`, counted by label and kind. Raises ValueError if the ranges do not ascend, or
+    /// blocks overlap.
     fn shares(&self, py: Python<'_>, ranges: Vec<LabelledRange>) -> PyResult<Vec<PlaceShare>> {
         let columns = &self.0;
         let share = |watcher: &dyn gdbheap_core::Watcher| columns.shares(watcher, &ranges);

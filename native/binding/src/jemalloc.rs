@@ -39,7 +39,7 @@ answers! {
         arena: u32,
     }
 
-    /// What an arena has, in bytes: active, dirty, muzzy and retained extents; used blocks; blocks in thread caches
+    /// The memory of an arena in bytes: active, dirty, muzzy and retained extents; used blocks; blocks in thread caches
     /// (`cached`); and blocks in which these caches keep their lists (`own`).
     struct JemallocArenaUse of jemalloc::ArenaUse {
         root: u32,
@@ -67,13 +67,14 @@ answers! {
 
     /// What is inconsistent because threads were inside jemalloc. `extents`: extents that a thread was changing.
     /// `lists`: the same, with linked extents counted once (a thread that purges has all of its extents on one list).
-    /// `both`: blocks that are in a cache and also free in a slab. `astray`: entries of caches that point to no block
-    /// of their class. `bins`: the number of cache bins that may have caused `both` and `astray`.
+    /// `both`: blocks that are in a cache and also in another cache or free in a slab. `astray`: entries of caches that
+    /// point to no block of their class. `bins`: the number of cache bins that may have caused `both` and `astray`.
     struct InMotion of jemalloc::InMotion { extents: u64, lists: u64, both: u64, astray: u64, bins: u64 }
 
     /// A stack from which sampled blocks were allocated. `root`: the index of its jemalloc among those that were read.
     /// `frames`: return addresses, innermost first. `blocks` and `bytes`: sampled blocks in use. `likely_blocks` and
-    /// `likely_bytes`: what these stand for, according to jemalloc; None before 5.3. `first`: the first of the blocks.
+    /// `likely_bytes`: jemalloc's own estimate of all blocks that these samples represent; None before 5.3. `first`:
+    /// the first of the blocks.
     struct SampledStack of jemalloc::SampledStack {
         root: u32,
         frames: Vec<u64>,
@@ -113,8 +114,8 @@ impl Jemalloc {
         all(self.0.class_use())
     }
 
-    /// Return what moving the blocks of slabs into as few slabs as possible would free. All pages count if `pages` is
-    /// None. `arenas`: as if there were only this many arenas; None or 0: as many as there are.
+    /// Return what moving the blocks of slabs into as few slabs as possible would free. All pages count as resident if
+    /// `pages` is None. `arenas`: pretend that there are only this many arenas; None or 0: as many as there are.
     #[pyo3(signature = (pages, arenas=None))]
     fn packing(&self, py: Python<'_>, pages: Option<&Pages>, arenas: Option<u32>) -> Packing {
         let pages = pages.map(|pages| pages.0.clone());
@@ -131,7 +132,7 @@ impl Jemalloc {
         Ok(all(watched(py, None, |watcher| self.0.samples(watcher, &space.0))?))
     }
 
-    /// Return what each arena has.
+    /// Return the memory of each arena.
     fn arena_use(&self) -> Vec<JemallocArenaUse> {
         all(self.0.arena_use())
     }
@@ -142,7 +143,7 @@ impl Jemalloc {
         self.0.caches.clone()
     }
 
-    /// Bytes of extents of the huge page allocator with unknown memory between them, for each jemalloc.
+    /// For each jemalloc, the bytes of extents of the huge page allocator whose surroundings are unknown.
     #[getter]
     fn astray(&self) -> Vec<u64> {
         self.0.astray.clone()
@@ -195,7 +196,7 @@ impl Jemalloc {
         damage_rows(&self.0.damage)
     }
 
-    /// Active extents whose size is not that of their class, or whose bitmap does not fit it.
+    /// Active extents whose size, or whose bitmap, does not fit their class.
     #[getter]
     fn unfit(&self) -> Vec<Damage> {
         damage_rows(&self.0.unfit)
@@ -207,8 +208,8 @@ impl Jemalloc {
         damage_rows(&self.0.miscounted)
     }
 
-    /// Extents that were being changed, blocks in a cache that another cache or a slab has too, and entries of caches
-    /// that are not blocks.
+    /// Changes that a thread inside jemalloc had not finished: extents that were being changed; blocks in a cache that
+    /// are also in another cache or free in a slab; entries of caches that are not blocks.
     #[getter]
     fn unfinished(&self) -> Vec<Damage> {
         damage_rows(&self.0.unfinished)
@@ -242,8 +243,8 @@ pub fn find_trees(py: Python<'_>, space: &Space, data: Vec<Range>, anonymous: Ve
     Ok(all(watched(py, None, |watcher| jemalloc::find_trees(watcher, &space.0, &data, &anonymous))?))
 }
 
-/// Check how well the named form fits the extents of a tree. `bits`: of the addresses. Raises ValueError for an unknown
-/// name or number.
+/// Check how well the named form fits the extents of a tree. `bits`: the number of address bits of the tree. Raises
+/// ValueError for an unknown name or number.
 #[pyfunction]
 pub fn jemalloc_fit(py: Python<'_>, space: &Space, name: &str, root: u64, bits: u32) -> PyResult<JemallocFit> {
     let (form, shape) = (form(name)?, shape(bits)?);

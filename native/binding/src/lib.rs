@@ -42,7 +42,7 @@ macro_rules! functions {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // Processes that are forked from now on are counted together.
+    // Children that wait are counted together with those of all processes that are forked from now on.
     gdbheap_access::child::apart::waiting();
     module.add("Fault", module.py().get_type::<watch::Fault>())?;
     module.add("PRESENT", gdbheap_access::memory::PRESENT)?;

@@ -16,17 +16,17 @@ answers! {
     /// that point back to it.
     struct FoundContext of mallocng::FoundContext { address: u64, groups: u64, fit: u64 }
 
-    /// Something inconsistent. `transient`: a thread inside mallocng leaves it so.
+    /// An inconsistency. `transient`: whether a thread inside mallocng may have caused it, for a moment.
     struct Misfit { damage: Damage, transient: bool }
 
-    /// The slots of one size: the number that was walked, and the number that `usage_by_class` says.
+    /// The slots of one size: the number that was walked, and the number that `usage_by_class` states.
     struct ClassUsage of mallocng::Usage { size: u64, walked: u64, said: u64 }
 
     /// The used slots of one size, and the bytes that were requested for them.
     struct AskedOfClass { size: u64, used: u64, asked: u64 }
 
-    /// A slot. `address`: of the block, or of the slot if it is free. `size`: of the slot. `end`: of the block.
-    /// `state`: "used" or "free". `list`: the mask that a free slot is in.
+    /// A slot. `address`: where the block begins, or the slot if it is free. `size`: the slot's size. `end`: where the
+    /// block ends. `state`: "used" or "free". `list`: the mask that a free slot is in.
     struct SlotBlock { address: u64, size: u64, end: u64, state: &'static str, list: Option<&'static str> }
 }
 
@@ -46,7 +46,7 @@ impl Mallocng {
         self.0.regions()
     }
 
-    /// Return the same as `regions`, with adjacent ones merged.
+    /// Return the same ranges as `regions`, with adjacent ones merged.
     fn stretches(&self) -> Vec<Range> {
         self.0.stretches()
     }
@@ -72,7 +72,7 @@ impl Mallocng {
         self.0.classes().into_iter().map(size_class).collect()
     }
 
-    /// Return the walked slots of each class, and what mallocng says.
+    /// Return, for each size class, the number of slots that was walked and the number that mallocng states.
     fn usage(&self) -> Vec<ClassUsage> {
         all(self.0.usage.iter().copied())
     }
@@ -94,7 +94,7 @@ impl Mallocng {
         Some(SlotBlock { address, size, end, state, list })
     }
 
-    /// Return what an address outside all blocks is: "slack", "header" or "free"; None outside every group.
+    /// Return the kind of an address that is in no block: "slack", "header" or "free"; None outside every group.
     fn own_part(&self, address: u64) -> Option<&'static str> {
         self.0.own_part(address)
     }
@@ -139,7 +139,7 @@ impl Mallocng {
     }
 }
 
-/// Read everything that a context points to. Raises Fault if it cannot be read.
+/// Read all memory of the mallocng whose context is at `context`. Raises Fault if the context cannot be read.
 #[pyfunction]
 pub fn read_mallocng(py: Python<'_>, space: &Space, context: u64) -> PyResult<Mallocng> {
     let found = watched(py, None, |watcher| mallocng::read_mallocng(watcher, &space.0, context))?;

@@ -58,7 +58,7 @@ answers! {
     /// The resident and swapped bytes of some memory.
     struct Residency { resident: u64, swapped: u64 }
 
-    /// The number of words of an owner that point into a range. `number`: of the owner. `place`: the index of the
+    /// The number of words of an owner that point into a range. `number`: the owner's number. `place`: the index of the
     /// range.
     struct PointerCount { number: u32, place: usize, words: u64 }
 }
@@ -66,7 +66,7 @@ answers! {
 /// Pages [start, end), and their state.
 type StateRun = (u64, u64, u8);
 
-/// Called as `read(address, size)`; returns bytes.
+/// A Python function that is called as `read(address, size)` and returns bytes.
 pub type ReadMemory = Py<PyAny>;
 
 /// The runs of pages that are not absent, sorted and disjoint.
@@ -116,7 +116,7 @@ impl Pages {
         Residency { resident, swapped }
     }
 
-    /// Return what malloc_trim() would release of a free chunk [start, end), whose header is included.
+    /// Return what malloc_trim() would release of a free chunk [start, end), header included.
     fn released(&self, start: u64, end: u64) -> Released {
         gdbheap_core::allocators::glibc::released(&self.0, start, end).into()
     }
@@ -304,7 +304,8 @@ impl Space {
         self.0.covers(address.0, size)
     }
 
-    /// Copy these bytes into `room`, and read them from there from now on, so that the process can be released.
+    /// Copy the bytes of `ranges` into `room`, and read them from the copy from now on, so that the process can be
+    /// released.
     ///
     /// Memory in `shared` is read through the file `mem` (/proc/PID/mem of the process) from now on. If the room is too
     /// small for everything, memory without pointers is left out. Returns False, and changes nothing, if it is too
@@ -327,7 +328,7 @@ impl Space {
     }
 
     /// Return the memory of the running process as it is now, for data that does not change while a program runs. None
-    /// unless the process was released before everything was copied.
+    /// if no copy was cut short by the release of the process.
     fn as_it_runs(&self, py: Python<'_>) -> Option<Space> {
         Some(Space(Arc::new(self.0.as_it_runs()?), self.1.clone_ref(py)))
     }
@@ -359,8 +360,8 @@ pub fn data_extents(py: Python<'_>, path: &str, most: usize) -> PyResult<Vec<Ran
     py.detach(found).map_err(|error| raised(error.into()))
 }
 
-/// Return the addresses of the words from `start` on that still have their initial value (`initial`), which lies in one
-/// of `ranges` (ascending).
+/// Return the addresses of those words from `start` on that still have their initial value and point into one of
+/// `ranges` (ascending). `initial`: the initial bytes from `start` on.
 #[pyfunction]
 pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: Vec<Range>) -> Vec<u64> {
     memory::find_initial(&space.0, start, initial, &ranges)

@@ -15,9 +15,9 @@ use pyo3::types::PyBytes;
 use std::collections::{HashMap, HashSet};
 
 answers! {
-    /// What an owner has, in bytes: `bytes` in all; of these `resident`, `swapped` and `zero` (mapped to the kernel's
-    /// zero page), and of the resident ones `huge` (in huge pages). `pages`: pages that belong wholly to the owner,
-    /// resident or not; of these `whole` are resident and `whole_huge` in huge pages.
+    /// The memory of an owner in bytes: `bytes` in all; of these `resident`, `swapped` and `zero` (mapped to the
+    /// kernel's zero page), and of the resident ones `huge` (in huge pages). `pages`: pages that belong wholly to the
+    /// owner, resident or not; of these `whole` are resident and `whole_huge` in huge pages.
     struct OwnerSum {
         owner: u32,
         bytes: u64,
@@ -30,8 +30,8 @@ answers! {
         whole_huge: u64,
     }
 
-    /// A group of blocks that pins pages. `start` and `end`: of the memory that holds them. `bytes`: of the blocks.
-    /// `freed`: bytes that removing the blocks would free.
+    /// A group of blocks that pins pages. `start`, `end`: the range that contains the blocks. `bytes`: the size of the
+    /// blocks together. `freed`: bytes that removing the blocks would free.
     struct Pin { start: u64, end: u64, blocks: u64, bytes: u64, freed: u64 }
 
     /// Sums over all groups that free enough: the number of groups and blocks, the bytes of the blocks, and what would
@@ -41,9 +41,9 @@ answers! {
     /// The groups that pin the most, largest first, and sums over all groups.
     struct Pins { rows: Vec<Pin>, totals: PinTotals }
 
-    /// Objects of a type whose reference counts differ. `pages`: pages with such objects; `counts_alone`: those of them
-    /// on which only reference counts differ. `restored` and `restored_tracked`: equal pages with reference counts of
-    /// its objects that the garbage collector does not track, and that it does.
+    /// Objects of a type whose reference counts differ. `pages`: the pages with such objects; `counts_alone`: how many
+    /// of these differ only in reference counts. `restored`: equal pages with reference counts of the type's objects on
+    /// which the garbage collector tracks no object; `restored_tracked`: the other such pages.
     struct CountsOf of memory_use::CountsOf {
         type_address: u64,
         objects: u64,
@@ -77,7 +77,8 @@ answers! {
         types: Vec<CountsOf>,
     }
 
-    /// What is left, in [start, end), of a copy of a buffer: the number of the buffer, and where this copy began.
+    /// The part [start, end) that is left of an old copy of a buffer. `buffer`: the index of the buffer. `base`: where
+    /// the old copy began.
     struct Copied of memory_use::Copied { buffer: usize, base: u64, start: u64, end: u64 }
 }
 
@@ -116,8 +117,8 @@ impl Sweep {
         self.0.huge_ranges().to_vec()
     }
 
-    /// Assign absent bytes, ascending `(start, end)`, to `owner`, whatever owner they have in what is added from now
-    /// on. Raises ValueError.
+    /// Assign the absent bytes in `ranges`, ascending `(start, end)`, to `owner`. In everything that is added from now
+    /// on, these bytes count for `owner` instead of their own owner. Raises ValueError.
     fn set_lost(&mut self, ranges: Vec<Range>, owner: u32) -> PyResult<()> {
         self.0.set_lost(ranges, owner).map_err(raised)
     }
@@ -127,10 +128,10 @@ impl Sweep {
         self.0.add(start, end, owner).map_err(raised)
     }
 
-    /// Add all parts of what begins at `start` in a store: a region of chunks, an arena of pools, a segment or an area.
-    /// `owners` maps the names of parts to owners: used, free, cached, waiting, top, header, padding, `free run`,
-    /// muzzy, reserved, foreign, unexplained. Returns where it ends. Raises ValueError if nothing begins there, or a
-    /// part that occurs has no owner.
+    /// Add all parts of the region that begins at `start` in a store: a region of chunks, an arena of pools, a segment
+    /// or an area. `owners` maps the names of parts to owners: used, free, cached, waiting, top, header, padding,
+    /// `free run`, muzzy, reserved, foreign, unexplained. Returns where the region ends. Raises ValueError if no region
+    /// begins there, or if a part that occurs has no owner.
     fn add_blocks(&mut self, space: &Space, store: Store, start: u64, owners: HashMap<String, u32>) -> PyResult<u64> {
         let by_part = PARTS.map(|part| owners.get(part).copied());
         store.add_to(&mut self.0, space, start, by_part).map_err(raised)
@@ -244,9 +245,9 @@ pub fn compare_pages(
     Ok(ComparedPages(compared))
 }
 
-/// Return what wrote to the pages since the two processes shared them. `layout`: of the Python objects of the process
-/// that has the pages, if there are any. `statics`: `(address, address of the type)` of objects outside blocks. Raises
-/// KeyboardInterrupt.
+/// Return what wrote to the pages since the two processes shared them. `layout`: the layout of the Python objects in
+/// the process that has the pages, if it has any. `statics`: `(address, address of the type)` of objects outside
+/// blocks. Raises KeyboardInterrupt.
 #[pyfunction]
 #[pyo3(signature = (compared, heaps, layout, statics, progress=None))]
 pub fn written_pages(
@@ -262,7 +263,7 @@ pub fn written_pages(
     Ok(watched(py, progress, |watcher| memory_use::written(watcher, &by, &compared.0))?.into())
 }
 
-/// Return the same marks as `page_marks`, of private pages whose used blocks are all objects of the types at these
+/// Return a mark, as `page_marks` does, for each private page whose used blocks are all objects of the types at these
 /// addresses. Raises OSError, KeyboardInterrupt.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, types, path, ranges, progress=None))]
@@ -284,8 +285,8 @@ pub fn value_marks(
     Ok(PyBytes::new(py, &marks).unbind())
 }
 
-/// Return a mark of 16 bytes for each private page in `ranges`, found by the process's `pagemap` file; with `shared`
-/// for every page that it has. Equal pages have equal marks. Pages of zeros have none. Raises OSError,
+/// Return a 16-byte mark for each private page in `ranges`; with `shared`, for every resident page. Pages are found
+/// through the process's `pagemap` file. Equal pages have equal marks. Pages of zeros have none. Raises OSError,
 /// KeyboardInterrupt.
 #[pyfunction]
 pub fn page_marks(

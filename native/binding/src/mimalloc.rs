@@ -60,9 +60,9 @@ answers! {
         arena: Option<u32>,
     }
 
-    /// What a heap of a thread has: its pages, the bytes of pages with used blocks (`active`) and without (`empty`),
-    /// and the used blocks. `heap`: its address, 0 for the pages without a heap, whose threads have ended or abandoned
-    /// them. `number`: its index among the heaps of the mimalloc at index `root`.
+    /// The memory of a heap of a thread: its pages, the bytes of pages with used blocks (`active`) and without
+    /// (`empty`), and the used blocks. `heap`: its address, 0 for the pages without a heap, whose threads have ended or
+    /// abandoned them. `number`: its index among the heaps of the mimalloc at index `root`.
     struct HeapUse of mimalloc::HeapUse {
         root: u32,
         number: u32,
@@ -73,8 +73,8 @@ answers! {
         used: u64,
     }
 
-    /// A page whose lists do not fit its count, or a segment whose pages do not. `passing`: a thread inside mimalloc
-    /// may leave it so.
+    /// A page whose lists do not fit its count, or a segment whose pages do not fit its count. `passing`: whether a
+    /// thread inside mimalloc may have caused that, for a moment.
     struct Miscounted of mimalloc::Miscounted { damage: Damage, passing: bool }
 }
 
@@ -104,12 +104,12 @@ impl Mimalloc {
         self.0.classes(root).into_iter().map(size_class).collect()
     }
 
-    /// Return what each heap has.
+    /// Return the memory of each heap.
     fn heap_use(&self) -> Vec<HeapUse> {
         all(self.0.heap_use())
     }
 
-    /// Return what the heaps with each tag have.
+    /// Return the pages and blocks of the heaps with each tag.
     fn heaps(&self) -> Vec<TaggedHeap> {
         let row = |(tag, pages, used, bytes, abandoned)| TaggedHeap { tag, pages, used, bytes, abandoned };
         self.0.heaps().into_iter().map(row).collect()
@@ -146,8 +146,8 @@ impl Mimalloc {
         Ok(rows.into_iter().map(|(size, used, asked)| AskedOfClass { size, used, asked }).collect())
     }
 
-    /// Return what moving the blocks of pages into as few pages as possible would free. All pages count if `pages` is
-    /// None.
+    /// Return what moving the blocks of pages into as few pages as possible would free. All pages count as resident if
+    /// `pages` is None.
     #[pyo3(signature = (pages))]
     fn packing(&self, py: Python<'_>, pages: Option<&Pages>) -> Packing {
         let pages = pages.map(|pages| pages.0.clone());
@@ -180,7 +180,7 @@ impl Mimalloc {
         damage_rows(&self.0.damage)
     }
 
-    /// Pages whose lists do not fit their count, and segments whose pages do not.
+    /// Pages whose lists do not fit their count, and segments whose pages do not fit their count.
     #[getter]
     fn miscounted(&self) -> Vec<Miscounted> {
         all(self.0.miscounted.iter().cloned())
@@ -244,8 +244,8 @@ pub fn mimalloc_fit(py: Python<'_>, space: &Space, name: &str, places: Vec<u64>)
     Ok(watched(py, None, |watcher| mimalloc::fit_of(watcher, &space.0, form, &places))?.into())
 }
 
-/// Return the heaps that own the pages in a sample of segments, by the named form. Raises ValueError for an unknown
-/// name.
+/// Return the owners of the pages in a sample of segments, read with the named form: addresses of heaps, or ids of
+/// threads. Raises ValueError for an unknown name.
 #[pyfunction]
 pub fn mimalloc_owners(py: Python<'_>, space: &Space, name: &str, places: Vec<u64>) -> PyResult<Vec<u64>> {
     let form = form(name)?;

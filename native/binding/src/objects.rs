@@ -42,9 +42,9 @@ records! {
     Table { name, used_at, table_at, mask_at, shared_at, slot, head, entries }
 }
 
-/// Return the blocks in `layout.unwalked`, memory that cannot be walked, that Python objects claim. `roots`: groups of
-/// ranges outside the heaps whose words point there, the most credible group first. Raises KeyboardInterrupt, and
-/// whatever `progress(done, total)` raises.
+/// Return the blocks that Python objects claim in `layout.unwalked`, memory that cannot be walked. `roots`: groups of
+/// ranges outside the heaps whose words may point to such objects, the most credible group first. Raises
+/// KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, measures, roots, progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -96,7 +96,7 @@ answers! {
     struct AskedSize { block_size: u64, objects: u64, bytes: u64 }
 
     /// Containers with unused room. `small`: bytes of room smaller than a page. `pages`: resident bytes of whole unused
-    /// pages. `most`: the largest room of one container, and `address`: that container.
+    /// pages. `most`: the largest unused room of one container; `address`: the address of that container.
     struct Slack of containers::Slack { containers: u64, small: u64, pages: u64, most: u64, address: u64 }
 
     /// An estimate for the objects of the type at `kind`: living objects and their bytes, objects on free lists and
@@ -124,8 +124,8 @@ answers! {
     struct EqualObject { hash: u128, address: u64, size: u64 }
 
     /// The containers of one kind. `empty`: containers without any capacity. `shared`: containers whose table belongs
-    /// to others too. `used` and `room`: items of the rest, and their capacity. `tenths`: how many of the rest are
-    /// filled up to 10 %, 20 %, and so on.
+    /// to others too. `used` and `room`: the items of the remaining containers, and their capacity. `tenths`: how many
+    /// of the remaining containers are filled up to 10 %, 20 %, and so on.
     struct ContainerFill of containers::Fill {
         count: u64,
         empty: u64,
@@ -178,7 +178,7 @@ pub struct Census {
     /// Blocks for many objects, of which none is alive.
     idle_slabs: Tally,
     /// How many seconds it took to find the owners of buffers. `settling`: during the walk, with several workers.
-    /// `following`: following the pointers to the rest.
+    /// `following`: while the pointers that lead to the other buffers were followed.
     settling: f64,
     following: f64,
 }
@@ -332,7 +332,7 @@ pub fn vote_distances(
     Ok(found.into_iter().map(row).collect())
 }
 
-/// Return the types that the blocks of such a sample point to: `{address: tp_flags}`.
+/// Return the types to which the blocks of a sample, chosen as in `vote_distances`, point: `{address: tp_flags}`.
 #[pyfunction]
 pub fn sample_types(
     py: Python<'_>,

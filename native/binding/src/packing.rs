@@ -25,13 +25,13 @@ answers! {
     struct Packing { sizes: Vec<PackedSize>, going: Vec<Range> }
 }
 
-/// Return what packing slabs would do.
+/// Return what packing the blocks of slabs into fewer slabs would free.
 pub fn packed(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&memory::Pages>) -> Packing {
     let (sizes, going) = memory_use::packing(slabs, pages);
     Packing { sizes: all(sizes), going }
 }
 
-/// Return what copying all blocks, before the first old one is freed, would do.
+/// Return what would be freed if all blocks of the slabs were copied first and all old blocks freed after that.
 pub fn copied(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&memory::Pages>) -> Packing {
     let (sizes, going) = memory_use::copying(slabs, pages);
     Packing { sizes: all(sizes), going }

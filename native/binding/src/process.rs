@@ -109,7 +109,7 @@ answers! {
     /// last call. `text`: the captured output. `limit`: the limit that the calls had, in seconds.
     struct CallResult { end: String, value: u64, text: Vec<u8>, limit: f64 }
 
-    /// The state of a thread that decides whether a call may be made in it. `shadow_stack`: whether it has one.
+    /// The state of a thread, which decides whether a call may be made in it. `shadow_stack`: whether it has one.
     /// `dispatched`: whether it dispatches its system calls to user space (PR_SET_SYSCALL_USER_DISPATCH). `sequence`:
     /// the word `rseq_cs`. `entering`: whether it is entering a system call. `restartable`: whether the system call
     /// that it waits in, if any, could be made again. `vector_size`: bytes of vector state.
@@ -210,7 +210,7 @@ impl Stop {
         self.0.unstopped().collect()
     }
 
-    /// Return the state of a stopped thread that decides whether a call may be made in it. Raises OSError.
+    /// Return the state of a stopped thread, which decides whether a call may be made in it. Raises OSError.
     fn look(&self, py: Python<'_>, tid: i32) -> PyResult<ThreadLook> {
         py.detach(|| self.0.look(tid)).map(ThreadLook::from).map_err(raised)
     }
@@ -228,7 +228,7 @@ impl Stop {
         py.detach(|| self.0.release());
     }
 
-    /// For how many seconds the process was stopped; None while it is.
+    /// For how many seconds the process was stopped; None while it still is.
     #[getter]
     fn seconds(&self) -> Option<f64> {
         self.0.held().map(|held| held.as_secs_f64())
@@ -358,7 +358,7 @@ impl Frozen {
         self.0.unstopped().collect()
     }
 
-    /// For how many seconds the process was stopped; None while it is.
+    /// For how many seconds the process was stopped; None while it still is.
     #[getter]
     fn seconds(&self) -> Option<f64> {
         self.0.held().map(|held| held.as_secs_f64())
@@ -387,7 +387,7 @@ impl Frozen {
         watched(py, None, |watcher| Ok(self.0.end(watcher)))
     }
 
-    /// After `end`: the id of the process that still waits for the end of the copy; None if there is none.
+    /// After `end`: the id of the guardian, if it still waits for the end of the copy; else None.
     #[getter]
     fn left(&self) -> Option<i32> {
         self.0.left()
@@ -420,7 +420,7 @@ pub fn have_one_memory(py: Python<'_>, pids: Vec<i32>) -> bool {
     py.detach(|| process::have_one_memory(&pids))
 }
 
-/// Return the state of a thread, which this thread traces, that decides whether a call may be made in it. Raises
+/// Return the state of a thread that this thread traces; the state decides whether a call may be made in it. Raises
 /// OSError.
 #[pyfunction]
 pub fn look_at_thread(tid: i32) -> PyResult<ThreadLook> {
@@ -466,8 +466,8 @@ pub fn hold_known(folder: i32, name: OsString) -> PyResult<i32> {
 }
 
 /// Return the data that a process registered with epoll for everything its epoll descriptors watch, ascending, each
-/// once, and whether that is all. `folder`: of the process in /proc. `numbers`: its epoll descriptors. Raises OSError,
-/// TimeoutError if the kernel does not get the lock of one.
+/// once, and whether that is all. `folder`: the process's folder in /proc. `numbers`: its epoll descriptors. Raises
+/// OSError, TimeoutError if the kernel does not get the lock of one.
 #[pyfunction]
 pub fn watched_by_epolls(py: Python<'_>, folder: &str, numbers: Vec<i32>) -> PyResult<(Vec<u64>, bool)> {
     py.detach(|| process::watched(folder.as_ref(), &numbers)).map_err(os_error)
@@ -504,9 +504,9 @@ impl From<Held> for HeldFile {
     }
 }
 
-/// Open a file with O_PATH. Symbolic links are followed; the last one is opened itself without `follows`. Only for
-/// paths of gdbheap itself and of users who may name any file. Raises OSError, TimeoutError if its file system does not
-/// answer.
+/// Open a file with O_PATH. Symbolic links are followed; without `follows`, a link at the end of the path is opened
+/// itself. Only for paths of gdbheap itself and of users who may name any file. Raises OSError, TimeoutError if its
+/// file system does not answer.
 #[pyfunction]
 #[pyo3(signature = (path, follows=true))]
 pub fn hold_file(py: Python<'_>, path: OsString, follows: bool) -> PyResult<HeldFile> {
@@ -528,8 +528,8 @@ pub fn walk_to_file(
     py.detach(|| named::walk(root.as_ref(), path.as_ref(), mounts, checks_root)).map(HeldFile::from).map_err(os_error)
 }
 
-/// Return a descriptor for reading of the same file that the O_PATH descriptor `held` has, and close `held`. Raises
-/// OSError, TimeoutError if the file system does not answer.
+/// Return a descriptor for reading the file that the O_PATH descriptor `held` holds, and close `held`. It is the same
+/// file, even if it was renamed. Raises OSError, TimeoutError if the file system does not answer.
 #[pyfunction]
 pub fn reopen_file(py: Python<'_>, held: i32) -> PyResult<i32> {
     let file = process::owned(held).ok_or_else(|| PyValueError::new_err("no descriptor"))?;

@@ -89,7 +89,7 @@ impl Pools {
         damage_rows(&self.0.damage)
     }
 
-    /// Return at most `most` pools whose free chain or count is wrong. Reads every pool that has free blocks.
+    /// Check the free chains and counts of all pools with free blocks. Return the damage of at most `most` pools.
     fn verify(&self, py: Python<'_>, space: &Space, most: usize) -> PyResult<Vec<Damage>> {
         Ok(damage_rows(&watched(py, None, |watcher| self.0.verify(watcher, &space.0, most))?))
     }
@@ -121,7 +121,8 @@ fn occupied(arena: pymalloc::Occupied) -> Occupied {
     Occupied { number, address, used_bytes, shares: all(shares) }
 }
 
-/// Return how many arenas are filled to each of `percents`, ascending, and the `most` emptiest arenas.
+/// Return how the blocks of each size class are spread over arenas, how many arenas are filled to each of `percents`
+/// (ascending), and the `most` emptiest arenas.
 #[pyfunction]
 pub fn occupancy(py: Python<'_>, pools: &Pools, percents: Vec<u64>, most: usize) -> PyResult<Occupancy> {
     let found = watched(py, None, |watcher| pymalloc::occupancy(watcher, &pools.0, &percents, most))?;

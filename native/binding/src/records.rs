@@ -50,7 +50,7 @@ impl<A: Read, B: Read> Read for (A, B) {
     }
 }
 
-/// Read a field of a record. An error names both.
+/// Read a field of a record. An error names the record and the field.
 pub fn field<T: Read>(object: &Bound<'_, PyAny>, record: &str, name: &str) -> PyResult<T> {
     object.getattr(name).and_then(|value| T::read(&value)).map_err(|error| {
         let told = PyTypeError::new_err(format!("{record}.{name} cannot be read"));

@@ -67,9 +67,9 @@ impl Unwinder {
         py.detach(|| self.lock().renew(modules.0, room));
     }
 
-    /// Return the frames of a thread, by its registers (by DWARF number, rip last). `tables`: the memory to read
-    /// further unwind tables from. `space`: the memory to read its stack from, unless `stack` has the bytes at its
-    /// stack pointer from the moment of these registers. Raises KeyboardInterrupt.
+    /// Return the frames of a thread, computed from its registers (by DWARF number, rip last). `tables`: the memory
+    /// from which further unwind tables are read. `space`: the memory from which the stack is read, unless `stack` has
+    /// the bytes at the stack pointer from the moment of these registers. Raises KeyboardInterrupt.
     #[pyo3(signature = (tables, space, registers, stack=None))]
     fn unwind(
         &self,

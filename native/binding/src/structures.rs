@@ -45,7 +45,7 @@ impl From<structures::KindRow> for KindRow {
 #[pyclass(frozen)]
 pub struct Structures(pub(crate) structures::Structures);
 
-/// Find what the used blocks are, except those of pools.
+/// Find the kinds of the used blocks, except blocks of pools.
 ///
 /// `objects`: memory of loaded objects, ascending. `code`: the executable part of it. `statics`, `stacks`: other memory
 /// where containers may lie. `named`: addresses of blocks whose kind is known already. Raises MemoryError,

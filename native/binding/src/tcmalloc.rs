@@ -34,8 +34,8 @@ answers! {
         root: u32,
     }
 
-    /// What one tcmalloc has, in bytes: used blocks; free blocks in their spans (`listed`), in transfer caches and in
-    /// thread caches (`cached`); leftover bytes in spans (`waste`); free pages, returned pages, and metadata.
+    /// The memory of one tcmalloc in bytes: used blocks; free blocks in their spans (`listed`), in transfer caches and
+    /// in thread caches (`cached`); leftover bytes in spans (`waste`); free pages, returned pages, and metadata.
     struct TcmallocUse of tcmalloc::TcmallocUse {
         used: u64,
         listed: u64,
@@ -98,7 +98,7 @@ impl Tcmalloc {
     }
 
     /// Return what the program would free if it copied the blocks of spans and then freed the old ones. All pages count
-    /// if `pages` is None.
+    /// as resident if `pages` is None.
     #[pyo3(signature = (pages))]
     fn packing(&self, py: Python<'_>, pages: Option<&Pages>) -> Packing {
         let pages = pages.map(|pages| pages.0.clone());
@@ -174,7 +174,7 @@ impl Tcmalloc {
         damage_rows(&self.0.damage)
     }
 
-    /// Spans whose free blocks and count of other blocks do not add up.
+    /// Spans in which the number of free blocks and the count of other blocks do not add up.
     #[getter]
     fn miscounted(&self) -> Vec<Damage> {
         damage_rows(&self.0.miscounted)
@@ -193,7 +193,7 @@ impl Tcmalloc {
     }
 }
 
-/// Return the core's record of a root. Raises ValueError for an impossible page size.
+/// Return the core's record of a tcmalloc. Raises ValueError for an impossible page size.
 fn root(root: u64, page: u64, data: Vec<Range>) -> PyResult<TcmallocRoot> {
     let shape = Shape::of(page);
     let shape = shape.ok_or_else(|| PyValueError::new_err(format!("no tcmalloc has pages of {page} bytes")))?;

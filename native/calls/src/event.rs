@@ -78,13 +78,13 @@ pub enum Event {
     },
     /// The stack of the next call that allocates; `Reader::content` returns it.
     Stack,
-    /// A Python code object. The following stacks refer to it by its address, until another code object with that
-    /// address.
+    /// A Python code object. The following stacks refer to it by its address, until another code object with the same
+    /// address is recorded.
     Code,
-    /// A loaded object (a program or a library). It replaces what was at its addresses before.
+    /// A loaded object (a program or a library). It replaces any object that was at its addresses before.
     Loaded,
-    /// Calls of Python's own allocator, which serves small blocks itself. Its calls of malloc for larger blocks come
-    /// before. The distances of their addresses count from one another.
+    /// Calls of Python's own allocator, which serves small blocks itself. If it calls malloc for a larger block, that
+    /// call comes before. Addresses in these events are written as distances from one another.
     PythonMalloc {
         size: u64,
         result: u64,
@@ -134,7 +134,7 @@ pub(crate) mod operation {
     pub(crate) const OTHER: u8 = 7;
 }
 
-/// The lower five bits, if the operation is OTHER.
+/// The lower five bits of the first byte, if the operation is OTHER.
 pub mod other {
     pub(crate) const USABLE: u8 = 1;
     pub(crate) const THREAD: u8 = 2;
@@ -158,5 +158,5 @@ pub mod other {
 
 pub(crate) const SHIFT: u8 = 5;
 pub(crate) const LOW: u8 = (1 << SHIFT) - 1;
-/// The unit of a size in the lower five bits.
+/// The unit of a size that is written into the lower five bits.
 pub(crate) const SIZE_UNIT: u64 = 8;

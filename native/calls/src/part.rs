@@ -21,7 +21,7 @@ pub mod flag {
     pub const PYTHON: u64 = 4;
 }
 
-/// Writes such an event into a buffer. What does not fit is dropped, and clears `is_whole`.
+/// Writes an event of this kind into a buffer. Bytes that do not fit are dropped, and `is_whole` becomes false.
 pub struct Part<'a> {
     room: &'a mut [u8],
     used: usize,
@@ -59,8 +59,8 @@ impl<'a> Part<'a> {
         bytes.iter().for_each(|byte| self.byte(*byte));
     }
 
-    /// Finish the event. Return its first byte, which must be written last, and the length of the whole event; None if
-    /// it did not fit. The buffer is then filled with zeros.
+    /// Finish the event. Return its first byte, which must be written last, and the length of the whole event. None if
+    /// the event did not fit; the buffer is then filled with zeros.
     pub fn finish(self, kind: u8) -> Option<(u8, usize)> {
         let size = self.used - HEAD;
         if !self.is_whole || size > MAX_CONTENT {
@@ -79,7 +79,7 @@ impl<'a> Part<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged;
 
-/// Reads the content of such an event.
+/// Reads the content of a stack, a code object or a loaded object.
 pub struct Content<'a>(pub &'a [u8]);
 
 impl<'a> Content<'a> {

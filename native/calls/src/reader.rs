@@ -12,7 +12,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// `bytes`: of a stage, or the beginning of one.
+    /// Make a reader. `bytes`: the bytes of a stage, or of its beginning.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { bytes, last: Last::default(), content: &[] }
     }
@@ -22,13 +22,13 @@ impl<'a> Reader<'a> {
         self.content
     }
 
-    /// Continue where another reader of the stage was. `bytes`: those that it had not read. `last`: what distances
-    /// count from.
+    /// Continue where another reader of the stage was. `bytes`: those that the other reader had not read. `last`: the
+    /// values from which distances count.
     pub fn resumed(bytes: &'a [u8], last: Last) -> Reader<'a> {
         Reader { bytes, last, content: &[] }
     }
 
-    /// Return what distances count from at this point.
+    /// Return the values from which distances count at this point.
     pub fn last(&self) -> Last {
         self.last
     }
@@ -103,8 +103,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The addresses of Python's calls count from one another, so the last address of other calls is set aside
-    /// meanwhile.
+    /// Read a call of Python's allocator. The addresses of such calls count from one another, so the last address of
+    /// other calls is set aside meanwhile.
     fn of_python(&mut self, low: u8) -> Result<Event, Damaged> {
         let others = core::mem::replace(&mut self.last.address, self.last.python);
         let event = match low {

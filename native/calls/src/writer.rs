@@ -5,7 +5,8 @@ use crate::event::{operation, other, Event, LOW, SHIFT, SIZE_UNIT};
 /// The most bytes of an event.
 pub const MAX_EVENT: usize = 64;
 
-/// What distances count from: the last address, the last times of the stage, and the last address of a Python block.
+/// The values from which distances count: the last address, the last times of the stage, and the last address of a
+/// Python block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Last {
     pub address: u64,
@@ -54,8 +55,8 @@ impl Bytes<'_> {
         length + 1
     }
 
-    /// Write an address as its distance from the last one. 0 means NULL, from which no distance counts. 1: the address
-    /// itself follows, because the distance is not a multiple of 8 bytes.
+    /// Write an address as its distance from the last one. NULL is written as 0, and no distance counts from it. A 1
+    /// means that the address itself follows, because the distance is not a multiple of 8 bytes.
     #[inline(always)]
     fn address(&mut self, address: u64, last: &mut Last) {
         if address == 0 {
@@ -203,7 +204,8 @@ fn rare(event: Event, last: &mut Last, bytes: &mut Bytes<'_>) -> u8 {
     }
 }
 
-/// The addresses of Python's calls count from one another, so the last address of other calls is set aside meanwhile.
+/// Write a call of Python's allocator. The addresses of such calls count from one another, so the last address of other
+/// calls is set aside meanwhile.
 fn of_python(event: Event, last: &mut Last, bytes: &mut Bytes<'_>) -> u8 {
     let others = core::mem::replace(&mut last.address, last.python);
     let low = match event {

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Hash an address by a multiplication with a fixed constant: good enough for addresses, and these look-ups are the
+/// A hasher that multiplies an address by a fixed constant: good enough for addresses, and look-ups by address are the
 /// most frequent ones.
 #[derive(Default)]
 pub(crate) struct AddressHasher(u64);

@@ -5,10 +5,10 @@ use crate::mangled::is_mangled;
 use cpp_demangle::{DemangleOptions, Symbol};
 use std::fmt::Write;
 
-/// Longer symbols are not demangled. The longest of 800,000 in Debian's libraries has 2,306 bytes.
+/// The longest symbol that is demangled. The longest of 800,000 symbols in Debian's libraries has 2,306 bytes.
 const LONGEST_SYMBOL: usize = 4 << 10;
-/// Names that would become longer are not demangled. Each part of a symbol may stand for two copies of the part before
-/// it, so that 457 bytes become gigabytes.
+/// The longest name that demangling may produce. Each part of a symbol may stand for two copies of the part before it,
+/// so that 457 bytes become gigabytes.
 const LONGEST_NAME: usize = 4 << 10;
 /// The length of `17h`, 16 digits and `E`, which end a Rust symbol of the older (legacy) form.
 const HASH: usize = 20;
@@ -27,8 +27,8 @@ impl Write for BoundedName {
     }
 }
 
-/// Demangle a C++ or Rust symbol, without parameters, result type and hash. None for any other symbol, and for one that
-/// is too long before or after.
+/// Demangle a C++ or Rust symbol, without parameters, result type and hash. Return None for any other symbol, for one
+/// that is too long, and for one whose name would be too long.
 pub fn demangle(symbol: &str) -> Option<String> {
     if symbol.len() > LONGEST_SYMBOL {
         return None;

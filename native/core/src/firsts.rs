@@ -1,10 +1,10 @@
 //! The first rows of many, in a given order.
 #![forbid(unsafe_code)]
 
-/// Rows that are collected beyond twice `most` before the surplus is dropped.
+/// How many rows beyond twice `most` are collected before the surplus is dropped.
 const SLACK: usize = 4 << 10;
 
-/// The first `most` of all rows that are put in. Every call must pass the same `key`.
+/// Collects rows and keeps the first `most` in the order of a key. Every call must pass the same `key`.
 pub(crate) struct Firsts<R> {
     most: usize,
     rows: Vec<R>,

@@ -16,8 +16,8 @@ const BINARY: [&[u8]; 32] = [
     b"pl", b"mi", b"ml", b"dv", b"rm", b"an", b"or", b"eo", b"aS", b"pL", b"mI", b"mL", b"dV", b"rM", b"aN", b"oR",
     b"eO", b"ls", b"rs", b"lS", b"rS", b"eq", b"ne", b"lt", b"gt", b"le", b"ge", b"ss", b"aa", b"oo", b"cm", b"ix",
 ];
-/// More operators, which name functions but never stand in an expression here. BINARY and the first of UNARY name
-/// functions too.
+/// More operators: they may name functions, but never stand in an expression here. BINARY operators, and the first ones
+/// of UNARY, may name functions too.
 const FUNCTIONS: [&[u8]; 8] = [b"nw", b"na", b"dl", b"da", b"cl", b"pm", b"pt", b"qu"];
 
 /// Return whether `symbol` names a function, an object, a vtable or a `type_info`. A suffix that the compiler adds
@@ -41,7 +41,7 @@ enum Part {
 struct Name<'a> {
     rest: &'a [u8],
     depth: u32,
-    /// How many parts of the name a substitution may refer to by now.
+    /// How many parts of the name a substitution may refer to so far.
     known: usize,
     conversions: u32,
     /// Whether a conversion operator's target type is being read: template arguments after a parameter belong to the

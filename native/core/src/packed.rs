@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 const WINDOW_LOG: u32 = 27;
 const BUFFER: usize = 256 << 10;
-/// Compressed bytes in a row that may yield no output: half a zstd window, and more than any tool writes between two
-/// frames.
+/// How many compressed bytes in a row may yield no output: half a zstd window, and more than any tool writes between
+/// two frames.
 const IDLE: u64 = 64 << 20;
 
-/// A file with two positions: how far it was read, and how far it was read when it last yielded output.
+/// A file with two positions: where reading stands, and where it stood when the last output was produced.
 struct Counted {
     file: File,
     position: Arc<AtomicU64>,
@@ -109,7 +109,7 @@ impl Unpacker {
     }
 
     /// Return at most `size` bytes; none at the end of the file. If the file is damaged or cut off, return the bytes
-    /// before that place first, and the error at the next call.
+    /// before the damage first, and the error at the next call.
     pub fn read(&mut self, size: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; size];
         let mut count = 0;

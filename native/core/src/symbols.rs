@@ -1,5 +1,5 @@
-//! The symbols of an ELF file by name and by address (elf(5), Elf64_Sym). They stay in their tables' bytes; each symbol
-//! costs only one entry in each of two indexes, which are made at the first use. The tables are not trusted.
+//! The symbols of an ELF file by name and by address (elf(5), Elf64_Sym). They stay in the bytes of their tables; each
+//! symbol costs only one entry in each of two indexes, which are made at their first use. The tables are not trusted.
 #![forbid(unsafe_code)]
 
 use std::collections::hash_map::RandomState;
@@ -21,11 +21,11 @@ const LONGEST_NAME: usize = 4 << 10;
 const NAMES_RATIO: usize = 2;
 const SOME_NAMES: usize = 1 << 20;
 const MOST_THREAD_LOCAL: usize = 1 << 14;
-/// Symbols that are looked at before and after an address. A linker that folds equal functions leaves many names for
+/// How many symbols before and after an address are examined. A linker that folds equal functions leaves many names for
 /// one address.
 const MOST_AROUND: usize = 256;
-/// Symbols before an address among which an enclosing function is looked for: in assembler a function may contain
-/// others.
+/// How many symbols before an address are examined for a function that contains the address: in assembler a function
+/// may contain others.
 const MOST_FUNCTIONS_AROUND: usize = 8;
 const FREE: u32 = u32::MAX;
 
@@ -136,7 +136,7 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         Symbols { tables, wanted, by_name: OnceLock::new(), by_address: OnceLock::new() }
     }
 
-    /// Return the address as linked and the size of the symbol with that name.
+    /// Return the address as linked and the size of the symbol named `name`.
     pub fn find(&self, name: &[u8]) -> Option<(u64, u64)> {
         let index = self.by_name.get_or_init(|| self.index_names());
         let (_, number) = index.slots[self.slot_of(index, name)];
@@ -167,8 +167,8 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         large.take(most).take_while(|symbol| take(&mut left, symbol.2.len())).collect()
     }
 
-    /// Return the names of the function at an address: of the one that begins there or contains it, else of the last
-    /// one before it if that has no size.
+    /// Return the names of the function at an address: the function that begins there or contains it, else the last one
+    /// before it if that one has no size.
     pub fn function(&self, address: u64) -> Vec<&[u8]> {
         let (numbers, end) = (self.numbers(), self.place_behind(address));
         for place in (end.saturating_sub(MOST_FUNCTIONS_AROUND)..end).rev() {
@@ -182,7 +182,8 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         Vec::new()
     }
 
-    /// Return where the last symbol that ends at or before `low` ends, and where the first one after `high` begins.
+    /// Return where the last symbol that ends at or before `low` ends, and where the first symbol that begins after
+    /// `high` begins.
     pub fn gap(&self, low: u64, high: u64) -> (Option<u64>, Option<u64>) {
         let numbers = &self.numbers()[..self.place_behind(low)];
         let ends = numbers.iter().filter_map(|number| {

@@ -57,7 +57,7 @@ pub mod kind {
     /// mallopt: its parameter and its value.
     pub const MALLOPT: u64 = 13;
     pub const TRIM: u64 = 14;
-    /// Something else, which the bits of the place name (`other`).
+    /// Something else: the bits of the place say what (`other`).
     pub const OTHER: u64 = 15;
 }
 
@@ -79,7 +79,7 @@ const PLACE_BITS: u32 = 28;
 pub const PLACE_LIMIT: u64 = 1 << PLACE_BITS;
 pub const ARGUMENT_LIMIT: u64 = 1 << 32;
 
-/// Build a step: what to do, where, and how much. Only the lower bits of each are used.
+/// Build a step from its kind, its place and its argument. Only the lower bits of each are used.
 #[inline(always)]
 pub const fn step(kind: u64, place: u64, argument: u64) -> u64 {
     kind | (place & (PLACE_LIMIT - 1)) << KIND_BITS | argument << (KIND_BITS + PLACE_BITS)
@@ -100,7 +100,7 @@ pub const fn argument_of(step: u64) -> u64 {
     step >> (KIND_BITS + PLACE_BITS)
 }
 
-/// Join the halves of a place or a size; WIDE has the upper one.
+/// Join the halves of a place; the upper half comes from a WIDE step.
 #[inline(always)]
 pub const fn wide_place(upper: u64, lower: u64) -> u64 {
     upper << PLACE_BITS | lower

@@ -17,14 +17,14 @@ const SUFFIX: &[u8] = b".calls";
 const NAME: usize = 33 + SUFFIX.len() + 1;
 const FOLDER: &core::ffi::CStr = c"GDBHEAP_CALLS";
 
-/// The folder from the first environment of the program. A forked child needs it.
+/// The folder for recordings, as the first environment of the program names it. A forked child needs it too.
 struct Folder(core::cell::UnsafeCell<[u8; MAX_PATH]>);
 // SAFETY: written once, by the first call of the program.
 unsafe impl Sync for Folder {}
 static PATH: Folder = Folder(core::cell::UnsafeCell::new([0; MAX_PATH]));
 static PATH_LENGTH: AtomicUsize = AtomicUsize::new(0);
 
-/// Keep what the environment says, because a program may change it.
+/// Keep the folder that the environment names, because the program may change its environment later.
 pub(crate) fn learn_folder() {
     // SAFETY: the environment exists before any constructor; the result is copied at once.
     unsafe {
@@ -93,7 +93,7 @@ fn open_folder() -> Option<c_int> {
     None
 }
 
-/// Close a descriptor of ours without changing errno.
+/// Close one of the recorder's descriptors without changing errno.
 unsafe fn close_quietly(descriptor: c_int) {
     let kept = *libc::__errno_location();
     libc::close(descriptor);
@@ -111,7 +111,7 @@ fn is_own(found: &libc::stat) -> bool {
 }
 
 fn status(descriptor: c_int) -> Option<libc::stat> {
-    // SAFETY: zero bytes are valid, and the kernel fills in what it is given.
+    // SAFETY: a record of zeros is valid, and the kernel fills it in.
     unsafe {
         let mut found: libc::stat = core::mem::zeroed();
         (libc::fstat(descriptor, &mut found) == 0).then_some(found)
@@ -136,7 +136,7 @@ fn hexadecimal(number: u64) -> [u8; 16] {
 /// Two slots are used in turn. One word (STAGES) says which of them is current and which stages are in the file
 /// already, so that both change at once.
 pub(crate) fn next_stage(owned: &mut Owned) -> bool {
-    // A program may have closed our descriptor, and another file may have its number now.
+    // The program may have closed the recorder's descriptor, and another file may have its number now.
     if !is_ours(owned) {
         owned.descriptor = open(owned, 0);
     }
@@ -195,7 +195,7 @@ fn is_allowed(size: u64) -> bool {
     unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) == 0 && limit.rlim_cur >= size }
 }
 
-/// Return whether the descriptor still is the file that we opened.
+/// Return whether the descriptor still is the file that the recorder opened.
 fn is_ours(owned: &Owned) -> bool {
     let mut began = [0u8; 8];
     let at = word::BEGAN * 8;
@@ -209,8 +209,8 @@ fn is_wanted(owned: &Owned) -> bool {
     status(owned.descriptor).is_some_and(|found| found.st_nlink > 0)
 }
 
-/// Allocate room in the file and map it, but not in a forked child. The room is allocated first, because a mapping
-/// without room in the file system would cause SIGBUS.
+/// Allocate room in the file and map it; a forked child does not get the mapping. The room is allocated first, because
+/// a mapping without room in the file system would cause SIGBUS.
 pub(crate) fn map(descriptor: c_int, offset: u64, size: usize) -> Option<*mut u8> {
     if descriptor < 0 || !is_allowed(offset + size as u64) {
         return None;

@@ -25,7 +25,8 @@ macro_rules! behind {
     };
 }
 
-/// The usable bytes of blocks from this size on are read at once, because their pages may be gone after the next call.
+/// Blocks of at least this size have their usable bytes read at once, because their pages may be gone after the next
+/// call.
 const LARGE: u64 = 32 << 10;
 
 /// Make a call and record it. `size`: the requested bytes, if the result is a block of that size.

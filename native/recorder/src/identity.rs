@@ -53,7 +53,7 @@ pub(crate) fn describe(header: *mut u8) {
     text.push_file(c"/proc/self/cmdline");
 }
 
-/// A text in the header. What does not fit is dropped.
+/// A text in the header. Bytes that do not fit are dropped.
 struct Text {
     at: usize,
     header: *mut u8,

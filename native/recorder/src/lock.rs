@@ -19,7 +19,7 @@ pub(crate) struct Own {
     pub(crate) is_alone: bool,
 }
 
-/// Take the lock of a state that no other thread uses. Return false if this thread has it already.
+/// Take the lock of a state that no other thread uses. Return false if this thread has the lock already.
 #[inline(always)]
 pub(crate) fn take_alone(state: &State, me: u64) -> bool {
     if system::get(&state.lock) == me {
@@ -31,7 +31,7 @@ pub(crate) fn take_alone(state: &State, me: u64) -> bool {
     true
 }
 
-/// Wait for the lock. Return false if this thread has it already.
+/// Wait for the lock. Return false if this thread has the lock already.
 #[cold]
 pub(crate) fn wait(state: &State, me: u64) -> bool {
     if system::get(&state.lock) == me {

@@ -12,7 +12,8 @@ use gdbheap_calls::header::{self, word};
 use gdbheap_calls::waiting::{self, Waiting};
 use gdbheap_calls::Event;
 
-/// Record a call in its order: calls of handlers up to its end come before it, later ones after it.
+/// Record a call in its place in the order: calls that signal handlers made up to its end come before it, later ones
+/// after it.
 #[inline(always)]
 pub(crate) fn write(own: &Own, event: Event, begun: u64) {
     write_block(own, event, begun, 0, false);
@@ -63,8 +64,8 @@ fn append_timed(own: &Own, event: Event, begun: u64) {
     put(owned, event);
 }
 
-/// Read the usable bytes of the last block before a handler, which interrupts a call of its thread, may free that
-/// block.
+/// Read the usable bytes of the last returned block now, before a signal handler may free the block. The handler
+/// interrupts a call of its own thread.
 #[cold]
 pub(crate) fn settle_for_owner(state: &State) {
     // SAFETY: the thread has the lock, and continues after the handler.
@@ -74,7 +75,7 @@ pub(crate) fn settle_for_owner(state: &State) {
     }
 }
 
-/// Write all calls that handlers made.
+/// Write all waiting calls that signal handlers made.
 #[inline(always)]
 pub(crate) fn write_waiting(own: &Own) {
     write_waiting_until(own, u64::MAX);
@@ -86,7 +87,7 @@ fn waiting_count(own: &Own) -> u64 {
     system::get(unsafe { &*own.state.own().word_at(word::WAITING) })
 }
 
-/// Write the calls that handlers made, up to the number `end`.
+/// Write the waiting calls that signal handlers made, up to the number `end`.
 #[inline(always)]
 fn write_waiting_until(own: &Own, end: u64) {
     compiler_fence(Ordering::SeqCst);

@@ -15,7 +15,7 @@ use core::ffi::{c_int, CStr};
 use core::ptr::null_mut;
 use gdbheap_calls::Event;
 
-/// Set if Python's calls are wanted.
+/// The environment variable that is set if Python's calls are to be recorded.
 const WANTED: &CStr = c"GDBHEAP_CALLS_OF_PYTHON";
 /// A symbol that only an interpreter without a GIL exports: its threads allocate at the same time, so the order of its
 /// calls is unknown (Include/refcount.h, 3.13 and later).

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 pub(crate) type Address = *mut c_void;
 
-/// One function. Null until it was looked up, and if there is none.
+/// One of these functions: its address, which is null until it was looked up and if it does not exist, and its name.
 pub(crate) struct Function(AtomicPtr<c_void>, &'static [u8]);
 
 impl Function {
@@ -65,7 +65,7 @@ mod named {
 }
 pub(crate) use named::*;
 
-/// Return a function with its type.
+/// Return the function at this address as a value of type `F`.
 ///
 /// # Safety
 /// `F` is the type of the function at that address.
@@ -130,7 +130,8 @@ unsafe impl Sync for Early {}
 static EARLY: Early = Early(core::cell::UnsafeCell::new([0; EARLY_BYTES]));
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// Allocate zeroed memory for calls before the functions are known, with its size before it. It is never freed.
+/// Allocate zeroed memory for a call that comes before the functions are known. The size is stored before the memory,
+/// which is never freed.
 #[cold]
 pub(crate) fn early(size: usize) -> Address {
     let Some(whole) = size.checked_add(2 * ALIGNMENT - 1).map(|size| size & !(ALIGNMENT - 1)) else {

@@ -59,7 +59,8 @@ pub(crate) fn settle(own: &Own) {
     }
 }
 
-/// Record unusual usable bytes. What a handler read before its own call, which may have freed the block, is preferred.
+/// Record usable bytes that are not the usual ones. A number that a signal handler read before its own call is
+/// preferred, because that call may have freed the block.
 #[cold]
 fn write_unusual(own: &Own, found: Option<u64>) {
     // SAFETY: `own` has the lock.
@@ -186,7 +187,7 @@ pub(crate) fn lose() {
     }
 }
 
-/// Return the state into which the calls of this thread are written, only to look at it.
+/// Return the state into which the calls of this thread are written. Only for looking at it.
 pub(crate) fn state_of_thread(process: &'static Process) -> Option<&'static State> {
     match is_by_time() {
         true => process.lane_of(system::thread_pointer()),
@@ -194,8 +195,8 @@ pub(crate) fn state_of_thread(process: &'static Process) -> Option<&'static Stat
     }
 }
 
-/// Have `at_end` called in each round of destructors of each thread that ends from now on, with the number of the
-/// round.
+/// Have `at_end` called with the number of the round in each round of destructors, in each thread that ends from now
+/// on.
 pub(crate) fn watch_ends(at_end: extern "C" fn(*mut c_void)) {
     if KEY.load(Ordering::Relaxed) < 0 {
         let mut key: libc::pthread_key_t = 0;

@@ -24,7 +24,7 @@ pub(crate) struct Thread {
     pub(crate) has_ended: bool,
 }
 
-/// The state of a process or a lane. Zero bytes are valid: it has not begun yet.
+/// The state of a process or a lane. A value whose bytes are all 0 is valid: nothing has begun yet.
 #[repr(C)]
 pub(crate) struct State {
     /// The thread pointer of the thread that is in a call.
@@ -57,8 +57,8 @@ pub(crate) struct Own {
     pub(crate) descriptor: i32,
     pub(crate) pid: u32,
     pub(crate) began: u64,
-    /// A stack is recorded every `mean` bytes, 0 for never; the bytes to the next one; and the state of the random
-    /// numbers.
+    /// `mean`: the average number of bytes between two recorded stacks, 0 for none. `countdown`: the bytes to the next
+    /// one. `random`: the state of the random numbers.
     pub(crate) mean: u64,
     pub(crate) countdown: u64,
     pub(crate) random: u64,
@@ -128,7 +128,7 @@ impl Own {
     }
 }
 
-/// The data that exists once per process. Zero bytes are valid, for it and for everything in it.
+/// The data that exists once per process. A value whose bytes are all 0 is valid, and so is everything in it.
 #[repr(C)]
 pub(crate) struct Process {
     /// The state into which all threads write, unless each has its own lane.
@@ -137,7 +137,7 @@ pub(crate) struct Process {
     lanes: [Entry; MAX_LANES],
     /// The number of thread numbers that were assigned.
     pub(crate) numbers: AtomicU64,
-    /// When the first of its files began, and the parent's identity as in the header.
+    /// When the process's first file began, and the parent's identity as in the header.
     pub(crate) began: AtomicU64,
     pub(crate) parent: [AtomicU64; 3],
 }
@@ -204,7 +204,7 @@ static PROCESS: AtomicPtr<Process> = AtomicPtr::new(null_mut());
 #[inline(always)]
 pub(crate) fn process() -> Option<&'static Process> {
     let found = PROCESS.load(Ordering::Acquire);
-    // SAFETY: it is never unmapped, and zero bytes are valid.
+    // SAFETY: it is never unmapped, and a value whose bytes are all 0 is valid.
     (!found.is_null()).then(|| unsafe { &*found })
 }
 

@@ -26,11 +26,11 @@ static FORKED: AtomicU64 = AtomicU64::new(0);
 
 /// How to treat a call.
 pub(crate) enum Turn {
-    /// Record it.
+    /// Record the call.
     Own(Own),
-    /// A signal handler makes it in the middle of another call of this thread: keep it until it can be written.
+    /// A signal handler makes the call in the middle of another call of this thread: keep it until it can be written.
     Nested(&'static State),
-    /// Do not record it.
+    /// Do not record the call.
     Off,
 }
 
@@ -67,7 +67,7 @@ fn take_lane(process: &'static Process, me: u64) -> Turn {
 fn begun(own: Own) -> Turn {
     if system::get(&own.state.mode) == RECORDING {
         settle(&own);
-        // What a handler did between the end of the last call and the lock.
+        // Calls that a signal handler made between the end of the last call and the taking of the lock.
         log::write_waiting(&own);
         return Turn::Own(own);
     }
@@ -118,7 +118,7 @@ fn begin_file(own: &Own) -> bool {
     owned.began = system::nanoseconds(libc::CLOCK_REALTIME);
     let is_first = process.began.compare_exchange(0, owned.began, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     if is_first {
-        // The identity of the process that this one was forked from, if there is one.
+        // The identity of the process from which this one was forked, if it was forked.
         let before = [PID.load(Ordering::Relaxed), BEGAN.load(Ordering::Relaxed), FORKED.swap(0, Ordering::Relaxed)];
         for (place, value) in process.parent.iter().zip(before) {
             system::set(place, if before[0] == 0 { 0 } else { value });
@@ -166,8 +166,8 @@ fn begin_file(own: &Own) -> bool {
     true
 }
 
-/// Record the end of a thread. Called in each round of destructors; the last round is late enough to come after what
-/// other destructors free.
+/// Record the end of a thread. Called in each round of destructors; the last round is late enough to come after the
+/// calls of other destructors.
 extern "C" fn at_end(round: *mut c_void) {
     if (round as usize) < MAX_ENDS {
         return arm(round as usize + 1);

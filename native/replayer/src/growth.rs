@@ -1,5 +1,5 @@
-//! Finds the calls that make an arena of glibc larger. For the main arena the break shows it; for others, a heap whose
-//! size is larger than ever before.
+//! Finds the calls that make an arena of glibc larger. For the main arena the break shows that; for other arenas, a
+//! heap whose size is larger than ever before.
 
 use crate::real::Address;
 
@@ -31,7 +31,7 @@ fn current_break() -> usize {
 }
 
 impl Growth {
-    /// `heaps`: 2 * HEAPS words of 0.
+    /// Begin with the present break. `heaps`: 2 * HEAPS words, all 0.
     pub(crate) fn new(heaps: &'static mut [u64]) -> Growth {
         Growth { last_break: current_break(), heaps }
     }
@@ -42,7 +42,7 @@ impl Growth {
         self.last_break = current_break();
     }
 
-    /// Check the arena of a block that a call has just returned.
+    /// Check the arena of a block that a call has just returned. Return the growth of the arena, if it has grown.
     ///
     /// # Safety
     /// It is a block of glibc's.

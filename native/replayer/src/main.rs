@@ -117,7 +117,7 @@ fn table<T>(count: usize) -> Option<&'static mut [T]> {
         return Some(&mut []);
     }
     let found = system::shared(count.checked_mul(8)?, libc::MAP_POPULATE)?;
-    // SAFETY: new memory of that size; zero bytes are valid for both.
+    // SAFETY: new memory of that size; bytes that are all 0 are valid for both.
     Some(unsafe { core::slice::from_raw_parts_mut(found as *mut T, count) })
 }
 

@@ -3,7 +3,7 @@
 use crate::growth::Grown;
 use core::fmt::Write;
 
-/// A text of at most SIZE bytes. What does not fit is dropped.
+/// A text of at most SIZE bytes. Bytes that do not fit are dropped.
 pub(crate) struct Text<const SIZE: usize> {
     bytes: [u8; SIZE],
     used: usize,
@@ -41,7 +41,7 @@ impl<const SIZE: usize> Text<SIZE> {
         }
     }
 
-    /// Return the number after a name, in bytes. Both files that are read count in KiB.
+    /// Return the number after a name, in bytes. The files that are read give it in KiB.
     pub(crate) fn value(&self, name: &[u8]) -> Option<u64> {
         let line = self.bytes[..self.used].split(|byte| *byte == b'\n').find(|line| line.starts_with(name))?;
         let digits = line[name.len()..].iter().filter(|byte| byte.is_ascii_digit());

@@ -28,7 +28,7 @@ pub(crate) struct Real {
     pub(crate) free: unsafe extern "C" fn(Address),
     pub(crate) memalign: unsafe extern "C" fn(usize, usize) -> Address,
     pub(crate) usable: unsafe extern "C" fn(Address) -> usize,
-    /// Only if they belong to the allocator itself, which is glibc's.
+    /// Functions of glibc's malloc; None unless they belong to the tested allocator itself.
     pub(crate) mallopt: Option<unsafe extern "C" fn(c_int, c_int) -> c_int>,
     pub(crate) trim: Option<unsafe extern "C" fn(usize) -> c_int>,
     pub(crate) mallinfo2: Option<unsafe extern "C" fn() -> Mallinfo2>,

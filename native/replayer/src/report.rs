@@ -7,10 +7,10 @@ use core::fmt::Write;
 /// Memory in bytes, as the kernel counts it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Memory {
-    /// The most that was ever resident, of all kinds.
+    /// The most bytes that were ever resident, in pages of all kinds.
     peak: u64,
     resident: u64,
-    /// Private pages that belong to no file. All pages of an allocator are such.
+    /// Private pages that belong to no file. All pages of an allocator are of this kind.
     private: u64,
     file: u64,
     shared: u64,

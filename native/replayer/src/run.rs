@@ -9,7 +9,7 @@ use core::ptr::null_mut;
 use gdbheap_plan::{argument_of, kind, kind_of, other, place_of, wide_argument, wide_place};
 
 const PAGE: usize = 4096;
-/// Larger than any address space on x86-64: a call for so much fails by itself, as it did.
+/// Larger than any address space on x86-64: a call for so much fails by itself, as it did when it was recorded.
 const IMPOSSIBLE: u64 = 1 << 46;
 /// The parameter of mallopt with which glibc fills all blocks that it returns (malloc.h). It moves no block.
 const M_PERTURB: i32 = -6;
@@ -20,7 +20,7 @@ pub(crate) enum Stop {
     AtEnd,
     Damaged,
     NoThread(i32),
-    /// More threads than may exist at once: that number.
+    /// The plan needs more threads than may exist at once, which is this number.
     TooManyThreads(u64),
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Run {
     pub(crate) failures: u64,
 }
 
-/// What the steps before a call say about it.
+/// What the steps before a call say about the call.
 #[derive(Clone, Copy, Default)]
 struct Said {
     place: u64,
@@ -242,7 +242,7 @@ impl Run {
     }
 }
 
-/// As long as this exists, the kernel has no memory to give, as when the call was recorded.
+/// As long as this value exists, the kernel refuses new memory, as it did when the call was recorded.
 struct NoMemory(libc::rlimit);
 
 impl NoMemory {

@@ -93,8 +93,8 @@ pub(crate) fn processor_time() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Start the program again without address randomization, so that addresses are the same in each run. Return true if it
-/// runs without it; false if the kernel or a container does not allow that.
+/// Start the program again without address randomization, so that addresses are the same in each run. Return true if
+/// the program already runs without randomization; false if the kernel or a container does not allow that.
 pub(crate) fn without_randomization(words: *const *const i8) -> bool {
     const ASK: u64 = 0xffff_ffff;
     let flag = libc::ADDR_NO_RANDOMIZE as u64;

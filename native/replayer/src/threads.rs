@@ -8,14 +8,14 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 const STACK: usize = 256 << 10;
-/// For libraries that need much memory for each thread.
+/// The size of a stack if libraries need much memory for each thread.
 const LARGER_STACK: usize = 8 << 20;
 
 const NEW: u32 = 0;
 const WAITING: u32 = 1;
 const ENDING: u32 = 2;
 
-/// A thread. Zero bytes are a thread that was not started.
+/// A thread. A value whose bytes are all 0 is a thread that was not started.
 pub(crate) struct Thread {
     pointer: u64,
     /// A number in glibc, a pointer in musl.
@@ -42,9 +42,9 @@ pub(crate) struct Threads {
 
 /// Why no thread was started.
 pub(crate) enum NoThread {
-    /// The kernel refused it: the errno.
+    /// The kernel refused to start the thread: the errno.
     Refused(i32),
-    /// The most threads that may exist already do.
+    /// As many threads exist already as may exist at once, which is this number.
     TooMany(u64),
 }
 
@@ -79,7 +79,8 @@ impl Threads {
         })
     }
 
-    /// Take on the identity of this thread. It is started the first time. None: the plan has no such thread.
+    /// Take on the identity of the thread with this number, which is started the first time. None if the plan has no
+    /// such thread.
     pub(crate) fn become_thread(&mut self, number: u64) -> Option<Result<(), NoThread>> {
         let number = usize::try_from(number).ok().filter(|number| *number < self.all.len())?;
         if self.all[number].pointer == 0 {
@@ -93,7 +94,7 @@ impl Threads {
         Some(Ok(()))
     }
 
-    /// Take on the identity of the thread again whose calls are made.
+    /// Take on again the identity of the thread whose calls are made.
     pub(crate) fn resume(&mut self) {
         // SAFETY: it waits, or is this thread.
         unsafe { system::set_thread_pointer(self.current, self.can_set) };

@@ -1,1 +1,1 @@
-"""Arrays and tables of numpy, pandas, polars, pyarrow and torch."""
+"""Arrays and tables of numpy, pandas, polars, pyarrow and torch, read from memory."""

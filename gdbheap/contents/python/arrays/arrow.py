@@ -1,13 +1,14 @@
-"""Read Apache Arrow's tables and arrays from pyarrow's objects.
+"""Read Apache Arrow's tables and arrays from the objects of pyarrow.
 
-The C++ classes have no published layout. The class of an object is known by its vtable (also in stripped libraries);
-what a ``std::shared_ptr`` owns is known by the name of its counts, ``std::_Sp_counted_ptr_inplace<arrow::ChunkedArray,
-…>``. An object is believed only if one of the two names it. The fields after that are those of arrow/array/data.h,
-chunked_array.h, table.cc, buffer.h and type.h, nearly the same in pyarrow 6 to 26. ``std::string`` has two forms: older
-wheels of pyarrow have the one of GCC 4, whose length lies before its text.
+The layout of the C++ classes is not published. The class of an object is known by its vtable (also in stripped
+libraries). The class of what a ``std::shared_ptr`` owns is known by the name of the class of its counts,
+``std::_Sp_counted_ptr_inplace<arrow::ChunkedArray, …>``. An object is believed only if one of the two names its class.
+The offsets of its fields are those of arrow/array/data.h, chunked_array.h, table.cc, buffer.h and type.h, which are
+nearly the same in pyarrow 6 to 26. ``std::string`` has two forms: older wheels of pyarrow have that of GCC 4, with the
+length before the text.
 
-Bytes are counted as ``nbytes`` counts them (arrow/util/byte_size.cc, ReferencedBufferSize): what the items of an array
-refer to, not whole buffers. pyarrow 6 and older count 4 bytes more for each chunk of text.
+Bytes are counted as ``nbytes`` counts them (arrow/util/byte_size.cc, ReferencedBufferSize): the bytes to which the
+items of an array refer, not whole buffers. pyarrow 6 and older count 4 bytes more for each chunk of text.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from gdbheap.contents.python.arrays.fields import Fields
 from gdbheap.contents.python.arrays.native_classes import Classes
 from gdbheap.errors import Fault
 
-# The types whose objects may have values, the more special ones first.
+# The types whose objects may have values; a subclass comes before its base.
 MODULE = "pyarrow."
 KINDS = {f"{MODULE}{name}": name for name in (TABLE, RECORD_BATCH, CHUNKED_ARRAY, ARROW_ARRAY)}
 COUNTED = "std::_Sp_counted"
-# Offsets in words from the object's first byte: Table, RecordBatch, ChunkedArray, Array, ArrayData, Buffer, Schema,
-# Field.
+# Offsets of fields in words, from the object's first byte, in Table, RecordBatch, ChunkedArray, Array, ArrayData,
+# Buffer, Schema and Field.
 SCHEMA, ROWS, COLUMNS = 1, 3, 4
-# The type and the length of a ChunkedArray: up to pyarrow 6 the length came first.
+# CHUNKED: the offsets of the type and of the length of a ChunkedArray; up to pyarrow 6 the length came first.
 CHUNKS, CHUNKED = 0, ((3, 5), (5, 3))
 ARRAY_DATA = 1
 DATA_TYPE, LENGTH, OFFSET, BUFFERS, CHILDREN, DICTIONARY = 0, 2, 4, 5, 8, 11
 BUFFER_DATA, BUFFER_SIZE = 2, 3
 SCHEMA_FIELDS, FIELD_NAME, FIELD_TYPES = 3, 3, (7, 4)
-# DataType: a pointer to itself (since pyarrow 7), id and children, then the parameters of types that have some.
+# A DataType: a pointer to itself (since pyarrow 7), its id and children, then its parameters, if its class has some.
 ITSELF, TYPE_CHILDREN, PARAMETER = 3, 6, 9
 BEFORE_ITSELF = -2
 COW_LENGTH = 3
@@ -55,7 +56,7 @@ MAX_COLUMNS = 1 << 16
 MAX_CHUNKS = 1 << 17
 MAX_PIECES = 1 << 19
 MAX_DEPTH = 16
-# Reading this many pointers, or characters, at once costs as much as one piece.
+# Reading this many pointers or characters at once counts as one piece.
 TOGETHER = 16
 MAX_NAME = 4000
 MAX_LENGTH = 1 << 46
@@ -69,14 +70,14 @@ PLAIN = {
     "Date64Type": ("date64[ms]", 64), "MonthIntervalType": ("month_interval", 32),
     "DayTimeIntervalType": ("day_time_interval", 64), "MonthDayNanoIntervalType": ("month_day_nano_interval", 128),
 }  # fmt: skip
-# Types with a unit of time; with precision and scale; with offsets of a number of bytes.
+# Types with a unit of time; types with precision and scale; types with offsets, and the bytes of an offset.
 TIMED = {"TimestampType": ("timestamp", 64), "Time32Type": ("time32", 32), "Time64Type": ("time64", 64),
          "DurationType": ("duration", 64)}  # fmt: skip
 DECIMAL = {"Decimal32Type": 32, "Decimal64Type": 64, "Decimal128Type": 128, "Decimal256Type": 256}
 BINARY = {"StringType": ("string", 4), "BinaryType": ("binary", 4), "LargeStringType": ("large_string", 8),
           "LargeBinaryType": ("large_binary", 8)}  # fmt: skip
 LISTS = {"ListType": ("list", 4), "MapType": ("map", 4), "LargeListType": ("large_list", 8)}
-# The names that Arrow itself gives to the values of lists.
+# The names that Arrow itself gives to the items of lists.
 OF_LISTS = ("item", "element")
 TEXTS = ("string", "large_string")
 BITS = 8
@@ -84,7 +85,9 @@ BITS = 8
 
 @dataclass(frozen=True)
 class _Data:
-    """An ArrayData: its type's class and address, its first item and number of items, its buffers and its children."""
+    """An ArrayData: the class and address of its type, its first item and number of items, its buffers and children.
+
+    A buffer is (start, bytes) or None."""
 
     kind: str
     type: int
@@ -96,7 +99,7 @@ class _Data:
 
 
 class Arrow:
-    """Reads Arrow's objects. Raises NotBelieved after MAX_PIECES pieces of arrays and fields of types in all."""
+    """Reads Arrow's objects. Raises NotBelieved after a total of MAX_PIECES pieces of arrays and fields of types."""
 
     def __init__(self, fields: Fields, classes: Classes, fits: Fits) -> None:
         self._fields = fields
@@ -108,7 +111,7 @@ class Arrow:
         self._types: dict[int, str] = {}
 
     def frame(self, address: int) -> Frame:
-        """Return a Table, a RecordBatch, a ChunkedArray or an Array. Raises Fault, NotBelieved."""
+        """Return the Table, RecordBatch, ChunkedArray or Array at ``address``. Raises Fault, NotBelieved."""
         kinds = self._fields.kinds_of(address)
         what = next((name for kind, name in KINDS.items() if kind in kinds), None)
         if what is None:
@@ -121,7 +124,7 @@ class Arrow:
         return Frame(what, name, address, None, (values.length,), values.dtype, [Column(what, None, values)])
 
     def values(self, address: int) -> Values:
-        """Return the values of a ChunkedArray or an Array. Raises Fault, NotBelieved."""
+        """Return the values of the ChunkedArray or Array at ``address``. Raises Fault, NotBelieved."""
         found, counts = self._owned(address)
         if "arrow::ChunkedArray" in counts:
             return self._chunked(found)
@@ -130,7 +133,8 @@ class Arrow:
         return self._of_data([self._at(found, ARRAY_DATA)])
 
     def texts(self, address: int, most: int) -> list[str]:
-        """Return the first ``most`` items of a ChunkedArray or an Array of strings. Raises Fault, NotBelieved."""
+        """Return the first ``most`` items of the ChunkedArray or Array of strings at ``address``. Raises Fault,
+        NotBelieved."""
         found, counts = self._owned(address)
         if "arrow::ChunkedArray" in counts:
             pieces = [self._at(array, ARRAY_DATA) for array in self._pointers(found, CHUNKS, MAX_CHUNKS)]
@@ -146,15 +150,15 @@ class Arrow:
         return self._type_text(self._owned(address)[0])
 
     def _spend(self, pieces: int = 1) -> None:
-        """Count more pieces of an array, or fields of a type. Raises NotBelieved if there are too many."""
+        """Count further pieces of arrays or fields of types. Raises NotBelieved if there are too many."""
         self._left -= pieces
         if self._left < 0:
             raise NotBelieved
 
     def _owned(self, address: int) -> tuple[int, str]:
-        """Return what the object's ``shared_ptr`` points to, and the name of its counts.
+        """Return the address to which the object's ``shared_ptr`` points, and the class name of its counts.
 
-        A plain pointer with the same value lies after the ``shared_ptr``."""
+        The ``shared_ptr`` is recognised by the plain pointer with the same value that lies after it."""
         words = self._fields.raw(address)
         for pointer, counts, again in zip(words, words[1:], words[2:]):
             if pointer and pointer == again and self._classes.name(counts).startswith(COUNTED):
@@ -165,7 +169,7 @@ class Arrow:
         return self._memory.word(address + place * self._word)
 
     def _pointers(self, address: int, place: int, most: int) -> list[int]:
-        """Return the pointers in a std::vector of shared_ptr, without the pointers to their counts."""
+        """Return the pointers in a std::vector of shared_ptr, without the pointers to the counts."""
         first, last = self._at(address, place), self._at(address, place + 1)
         count, rest = divmod(last - first, 2 * self._word)
         if rest or not 0 <= count <= most:
@@ -201,7 +205,8 @@ class Arrow:
         return [self._shown(self._field(field)[0]) for field in fields]
 
     def _field(self, address: int) -> tuple[str, int]:
-        """Return a field's name and type. The type comes after a std::string of four words, or of one."""
+        """Return a field's name and type. The type follows a std::string, which has four words, or one in the older
+        form."""
         self._spend()
         if self._classes.name(address) != "arrow::Field":
             raise NotBelieved
@@ -212,12 +217,14 @@ class Arrow:
         raise NotBelieved
 
     def _shown(self, name: str) -> str:
-        """Return a label as it may be shown: a label is data, as values are."""
+        """Return a label as it may be shown: a label is data, like a value."""
         return self._fields.repr.disclosure.text(name)
 
     def _string(self, address: int, is_long: bool) -> str:
-        """Return a std::string: a pointer and a length or, in the other form, a pointer to the text, which comes after
-        three words, the first of which is the length."""
+        """Return the std::string at ``address``. ``is_long``: it has the form with a pointer and a length.
+
+        In the other form it is only a pointer to the text; three words lie before the text, the first of which is the
+        length."""
         start = self._memory.word(address)
         length = self._memory.word(address + self._word if is_long else start - COW_LENGTH * self._word)
         if length > MAX_NAME:
@@ -260,7 +267,8 @@ class Arrow:
         return Values(text, length, size if known else None, tuple(pieces))
 
     def _data(self, address: int) -> _Data:
-        """Return an ArrayData: its type must be one, and the bytes of each buffer must be able to lie where it says."""
+        """Return the ArrayData at ``address``. Its type must be a DataType, and the bytes of each buffer must be able
+        to lie there."""
         self._spend()
         words = self._fields.words(address, DICTIONARY + 1)
         kind = self._classes.name(words[DATA_TYPE])
@@ -272,7 +280,7 @@ class Arrow:
         return _Data(kind.rpartition("::")[2], words[DATA_TYPE], offset, length, buffers, children, words[DICTIONARY])
 
     def _buffer(self, address: int) -> tuple[int, int] | None:
-        """Return where a buffer's bytes lie, and how many there are; None for no buffer."""
+        """Return (start, number of bytes) of the buffer at ``address``; None if the address is 0."""
         if not address:
             return None
         if "Buffer" not in self._classes.name(address):
@@ -283,8 +291,9 @@ class Arrow:
         return start, size
 
     def _ranges_of(self, data: _Data, offset: int, length: int, depth: int) -> Iterator[tuple[int | None, int]]:
-        """Yield (first byte, bytes) of what the items from ``offset`` on refer to; the first byte is None if
-        unknown."""
+        """Yield (first byte, number of bytes) of the memory to which the items from ``offset`` on refer.
+
+        The first byte is None if unknown."""
         if depth > MAX_DEPTH:
             raise NotBelieved
         if data.buffers and data.buffers[0] is not None:
@@ -308,7 +317,7 @@ class Arrow:
             yield None, 0
 
     def _variable(self, data: _Data, offset: int, length: int, depth: int) -> Iterator[tuple[int | None, int]]:
-        """Yield the offsets, and what they refer to: bytes, or items of the child."""
+        """Yield the range of the offsets, and the ranges to which they refer: bytes, or items of the child."""
         size = {**BINARY, **LISTS}[data.kind][1]
         yield _part(data, 1, offset * size, length * size)
         first, last = self._offsets(data, size, offset, length) if length else (0, 0)
@@ -321,7 +330,7 @@ class Arrow:
             yield from self._ranges_of(child, child.offset + first, last - first, depth + 1)
 
     def _offsets(self, data: _Data, size: int, offset: int, length: int) -> tuple[int, int]:
-        """Return the first and the last of the offsets."""
+        """Return the first and the last offset of these items."""
         start, _size = _part(data, 1, offset * size, (length + 1) * size)
         ends = (start, start + length * size)
         first, last = (int.from_bytes(self._memory.read(at, size), "little", signed=True) for at in ends)
@@ -339,17 +348,18 @@ class Arrow:
             yield self._memory.read(start, count).decode("utf-8", "replace") if count else ""
 
     def _parameter(self, kind: int) -> int:
-        """Return the first number after the fields that all types have: a unit, a width, or a number of items."""
+        """Return the number after the fields that all types have: a unit, a width, or a number of items."""
         return self._memory.u32(self._after(kind, PARAMETER))
 
     def _after(self, kind: int, place: int) -> int:
-        """Return the address of a type's field. Two words less before types had a pointer to themselves
-        (``enable_shared_from_this``)."""
+        """Return the address of a field of a type, which lies ``place`` words after the type's beginning.
+
+        It is two words less in releases whose types have no pointer to themselves (``enable_shared_from_this``)."""
         known = self._at(kind, ITSELF) == kind
         return kind + (place if known else place + BEFORE_ITSELF) * self._word
 
     def _bits(self, data: _Data) -> int | None:
-        """Return the bits of an item of fixed width; None for other types."""
+        """Return the number of bits of an item of fixed width; None for types of variable width."""
         return self._width(data.kind, data.type)
 
     def _width(self, name: str, kind: int) -> int | None:
@@ -367,9 +377,9 @@ class Arrow:
         return None
 
     def _type_text(self, kind: int, depth: int = 0) -> str:
-        """Return a type as pyarrow shows it; a class that is not known by its name.
+        """Return a type as pyarrow shows it; an unknown class is shown by its name.
 
-        Each type is read once: forged types may have the same type in several places."""
+        Each type is read once, because forged types may contain the same type in several places."""
         if kind not in self._types:
             self._types[kind] = self._read_type_text(kind, depth)
         text = self._types[kind]
@@ -406,7 +416,9 @@ class Arrow:
         return f"{TIMED[name][0]}[{UNITS[unit]}{f', tz={zone}' if zone else ''}]"
 
     def _zone(self, kind: int) -> str:
-        """Return a time zone. The string's own words show its form: the text of a short string lies in them."""
+        """Return the time zone of a timestamp type.
+
+        The words of the string show which form it has: in one form, a short text lies in the string's own words."""
         at = self._after(kind, PARAMETER + 1)
         for is_long in (False, True):
             try:
@@ -433,7 +445,7 @@ class Arrow:
 
 
 def _part(data: _Data, number: int, start: int, size: int) -> tuple[int, int]:
-    """Return [address, bytes] of a part of one of the buffers, which must contain it."""
+    """Return (address, bytes) of a part of one of the buffers. Raises NotBelieved if the buffer does not contain it."""
     buffer = data.buffers[number] if number < len(data.buffers) else None
     if buffer is None:
         if size:
@@ -445,5 +457,6 @@ def _part(data: _Data, number: int, start: int, size: int) -> tuple[int, int]:
 
 
 def _covering(offset: int, length: int) -> int:
-    """Return the number of bytes that contain the bits from ``offset`` on (arrow/util/bit_util.h, CoveringBytes)."""
+    """Return how many bytes contain the ``length`` bits from bit ``offset`` on (arrow/util/bit_util.h,
+    CoveringBytes)."""
     return (offset + length + BITS - 1) // BITS - offset // BITS if length else 0

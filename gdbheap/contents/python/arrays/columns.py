@@ -1,4 +1,4 @@
-"""Records of arrays, and of tables with columns, whichever library made them."""
+"""Records of arrays and of tables with columns, for all libraries."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from dataclasses import dataclass, field
 
 from gdbheap.targets.ranges import Ranges
 
-# What a row describes: a table (with columns), something with one column, or one array.
+# What a frame is: a table with columns, something with one column, or one array.
 DATAFRAME, SERIES, INDEX, COLUMN = "DataFrame", "Series", "Index", "column"
 TABLE, RECORD_BATCH, CHUNKED_ARRAY, ARROW_ARRAY = "Table", "RecordBatch", "ChunkedArray", "Array"
 NDARRAY, TENSOR = "ndarray", "Tensor"
 
-# Whether all bytes from an address on can be a buffer: they lie in one used block, or in readable memory.
+# A function of an address and a size: whether these bytes can be a buffer, because they lie in one block in use or in
+# readable mappings.
 Fits = Callable[[int, int], bool]
 
 
 class NotBelieved(Exception):
-    """The object's fields have impossible values."""
+    """Raised if the fields of an object have impossible values."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """``count`` items of ``size`` bytes, each ``stride`` bytes after the one before; ``stride`` may be negative."""
+    """``count`` items of ``size`` bytes. Each begins ``stride`` bytes after the one before; ``stride`` may be
+    negative."""
 
     start: int
     count: int
@@ -31,7 +33,7 @@ class Piece:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The first byte, and the one after the last; the two are equal if there is no item."""
+        """The address of the first byte and that after the last byte. They are equal if there is no item."""
         if not self.count:
             return self.start, self.start
         ends = (self.start, self.start + self.stride * (self.count - 1))
@@ -45,7 +47,7 @@ class Piece:
 
 
 def run(start: int, size: int) -> Piece:
-    """Return the piece that is a run of bytes."""
+    """Return the piece for ``size`` contiguous bytes at ``start``."""
     return Piece(start, 1, size, size)
 
 
@@ -53,8 +55,8 @@ def run(start: int, size: int) -> Piece:
 class Values:
     """The values of one column.
 
-    ``bytes``: as its library counts them (``nbytes``), or None if unknown. ``pieces``: where the values lie.
-    ``objects``: the pieces that are pointers to Python objects."""
+    ``bytes``: as the library counts them (``nbytes``), or None if unknown. ``pieces``: where the values lie.
+    ``objects``: those pieces whose items are pointers to Python objects."""
 
     dtype: str
     length: int
@@ -67,7 +69,7 @@ class Values:
 class Column:
     """A column, or the index of a table.
 
-    ``name``: its label as text, or None if it has none or it is unknown. ``bytes`` of its values are as in
+    ``name``: its label as text; None if it has no label or the label is unknown. The bytes of ``values`` are those of
     ``DataFrame.memory_usage()`` and ``ChunkedArray.nbytes``."""
 
     what: str
@@ -79,10 +81,10 @@ class Column:
 class Frame:
     """An array, or a table with its columns.
 
-    ``address``: the Python object; ``type``: its type's name. ``base``: for an array, the object whose memory it shows,
-    0 if the memory is its own. For a tensor: ``device`` as str() shows it, ``nbytes`` of its own items,
-    ``is_contiguous`` whether its items are adjacent, and ``storage``, the address of the object that has its bytes, 0
-    if unknown."""
+    ``address``: the Python object. ``type``: the name of its type. ``base``: for an array, the object whose memory it
+    shows, 0 if it has its own memory. For a tensor: ``device``: as str() shows it; ``nbytes``: the bytes of its own
+    items; ``is_contiguous``: whether its items are adjacent; ``storage``: the address of the object that has its bytes,
+    0 if unknown."""
 
     what: str
     type: str
@@ -99,12 +101,12 @@ class Frame:
 
     @property
     def bytes(self) -> int | None:
-        """The bytes of all columns together; None if those of one are unknown."""
+        """The bytes of all columns together; None if the bytes of any column are unknown."""
         sizes = [column.values.bytes for column in self.columns]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
     @property
     def spans(self) -> Ranges:
-        """The address ranges of its values, ascending; they may overlap."""
+        """The address ranges of the values, ascending; they may overlap."""
         spans = {piece.span for column in self.columns for piece in column.values.pieces}
         return sorted(span for span in spans if span[0] < span[1])

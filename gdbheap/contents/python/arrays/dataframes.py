@@ -1,9 +1,9 @@
 """Read the DataFrames, Series and indexes of pandas 1.2 to 3 from memory.
 
-Fields are found by what they hold (``fields.py``): up to 1.2, blocks and their placements were Python classes with
-slots; since then they are Cython classes. A frame is believed only if its blocks' placements are its columns, each
-once, and all columns are as long as its index. Bytes are counted as ``memory_usage(index=True, deep=False)`` counts
-them, except for the hash table that an index makes at its first look-up: it belongs to no values.
+Fields are found by what they refer to (``fields.py``): up to 1.2, blocks and their placements were Python classes with
+slots; since then they are Cython classes. A DataFrame is believed only if the placements of its blocks name each of its
+columns once, and all columns are as long as its index. Bytes are counted as ``memory_usage(index=True, deep=False)``
+counts them, but without the hash table that an index makes at its first look-up, because it has no values.
 """
 
 from __future__ import annotations
@@ -34,21 +34,22 @@ KINDS = {f"pandas.{name}": name for name in (DATAFRAME, SERIES, INDEX)}
 EXTENSION = "pandas.ExtensionArray"
 VALUES = (NDARRAY_KIND, EXTENSION)
 MAX_COLUMNS = 1 << 16
-# The limit for columns, labels and pieces of values together.
+# The most columns, labels and pieces of values that are read, together.
 MAX_READ = 1 << 21
 MAX_LEVELS = 64
-# An index of levels that are categories of intervals of dates with a time zone is eight deep.
+# The deepest nesting of parts. A MultiIndex whose levels are categories of intervals of dates with a time zone is eight
+# deep.
 MAX_DEPTH = 16
 MAX_PLACES = 1 << 17
 RANGE_FIELDS = ("start", "stop", "step")
-# The struct letters of numbers of 1, 2 and 4 bytes and of a word.
+# The letters of the struct module for numbers of 1, 2 and 4 bytes and of a word.
 NUMBERS = {"i": "bhiN", "u": "BHIP"}
 MANAGERS = {"pandas.BlockManager", "pandas.SingleBlockManager"}
 NAMES_SHOWN = 200
 
 
 class DataFrames:
-    """Reads frames. Raises NotBelieved after MAX_READ columns, labels and pieces in all."""
+    """Reads the tables of pandas. Raises NotBelieved after a total of MAX_READ columns, labels and pieces."""
 
     def __init__(self, fields: Fields, arrays: Arrays, arrow: Arrow) -> None:
         self._fields = fields
@@ -59,7 +60,7 @@ class DataFrames:
         self._known: dict[tuple[str, int], Values | None] = {}
 
     def frame(self, address: int) -> Frame:
-        """Return a DataFrame, a Series or an Index. Raises Fault, NotBelieved."""
+        """Return the DataFrame, Series or Index at ``address``. Raises Fault, NotBelieved."""
         kinds = self._fields.kinds_of(address)
         name = self._fields.type_name(address)
         if "pandas.DataFrame" in kinds:
@@ -111,7 +112,8 @@ class DataFrames:
         return Frame(SERIES, name, address, label, (index.length,), values[0].dtype, columns)
 
     def _manager(self, address: int) -> tuple[list[int], list[int]]:
-        """Return the blocks and the axes of a frame's manager: its tuple of blocks, and its list of indexes."""
+        """Return the blocks and the axes of a DataFrame or Series: the tuple of blocks and the list of indexes of its
+        manager."""
         manager = self._fields.attribute(address, "_mgr", "_data")
         if not self._fields.kinds_of(manager) & MANAGERS:
             raise NotBelieved
@@ -134,7 +136,7 @@ class DataFrames:
         return found[0]
 
     def _places(self, block: int) -> list[int]:
-        """Return the numbers of the columns that are the block's rows."""
+        """Return the numbers of the columns that are the rows of the block."""
         found = self._fields.held(block, "pandas.BlockPlacement")
         held = self._fields.held(found[0], "slice", NDARRAY_KIND) if found else []
         for one in held:
@@ -145,7 +147,7 @@ class DataFrames:
         return self._numbers(self._arrays.read(held[0]), MAX_PLACES)
 
     def _slice(self, address: int) -> list[int]:
-        """Return the numbers of a PySliceObject: start, stop, step."""
+        """Return the numbers that a PySliceObject (start, stop, step) selects."""
         fields, head = self._fields, self._fields.release.at(OBJECT_HEAD)
         ends = fields.words(address + head, 3)
         start, stop = fields.number(ends[0]), fields.number(ends[1])
@@ -155,7 +157,7 @@ class DataFrames:
         return list(range(start, stop, step))
 
     def _values(self, address: int, rows: int) -> list[Values]:
-        """Return the values of each row of a block: a two-dimensional array has several rows, any other array one."""
+        """Return the values of each row of a block. A two-dimensional array has ``rows`` rows, any other array one."""
         kinds = self._fields.kinds_of(address)
         array = self._backing(address) if EXTENSION in kinds else self._arrays.read(address)
         if array is not None and len(array.shape) == 2:
@@ -167,19 +169,19 @@ class DataFrames:
         return [self.values(address)]
 
     def _backing(self, address: int) -> Array | None:
-        """Return the one numpy array that an extension array consists of; None if there is not exactly one."""
+        """Return the numpy array of which an extension array consists; None if there is not exactly one."""
         found = self._fields.held(address, NDARRAY_KIND)
         return self._arrays.read(found[0]) if len(found) == 1 else None
 
     def values(self, address: int) -> Values:
-        """Return the values of an array: numpy's, or one of pandas' own. Raises Fault, NotBelieved."""
+        """Return the values of the array at ``address``, numpy's or one of pandas' own. Raises Fault, NotBelieved."""
         return self._once("values", address, self._read_values)
 
     def _once(self, what: str, address: int, read: Callable[[int], Values]) -> Values:
-        """Return the values at an address, which are read only once: forged parts may share parts, or contain
-        themselves.
+        """Return the values at an address; they are read only once.
 
-        Raises NotBelieved if an earlier read failed, and if parts are nested too deeply or are too many."""
+        Forged parts may share parts or contain themselves. Raises NotBelieved if an earlier read failed, or if parts
+        are nested too deeply or are too many."""
         self._spend(1)
         if (what, address) not in self._known:
             if self._depth >= MAX_DEPTH:
@@ -216,7 +218,8 @@ class DataFrames:
         return _together(parts, dtype or parts[0].dtype)
 
     def _parts(self, address: int) -> list[int]:
-        """Return the arrays that one of pandas' own arrays consists of: values and mask, or left and right ends."""
+        """Return the arrays of which one of pandas' own arrays consists: values and mask, or left and right ends of
+        intervals."""
         attributes = self._fields.attributes(address)
         named = [
             value for name, value in attributes.items() if name in ("_left", "_right", "_data", "_mask", "_ndarray")
@@ -226,11 +229,11 @@ class DataFrames:
         return [self._inner(one) for one in dict.fromkeys(found)]
 
     def _inner(self, address: int) -> int:
-        """Return the array of an index; other objects are returned as they are."""
+        """Return the array of an index; the address of any other object is returned unchanged."""
         return self._fields.attribute(address, "_data") if "pandas.Index" in self._fields.kinds_of(address) else address
 
     def _sparse(self, address: int) -> Values:
-        """Return a sparse array: the values that are present, and the index of their places."""
+        """Return the values of a sparse array: the items that are present, and the index of their places."""
         values = self._arrays.read(self._fields.attribute(address, "_sparse_values"))
         index = self._fields.attribute(address, "_sparse_index")
         places = [self._arrays.read(one) for one in self._fields.held(index, NDARRAY_KIND)]
@@ -239,17 +242,17 @@ class DataFrames:
         return Values(found.dtype, self._sparse_length(index), found.bytes, found.pieces)
 
     def _filled(self, address: int) -> str:
-        """Return ", " and the fill value, which stands for absent items; "" if unknown."""
+        """Return ", " and the fill value, which absent items have; "" if it is unknown."""
         dtype = self._fields.attributes(address).get("_dtype", 0)
         value = self._fields.attributes(dtype).get("_fill_value", 0) if dtype else 0
         text = self._fields.repr.text(value, BRIEF) if value else None
         return f", {text}" if text else ""
 
     def _sparse_length(self, index: int) -> int:
-        """Return the number of items with the absent ones.
+        """Return the number of items, including the absent ones.
 
-        IntIndex: ``Py_ssize_t length, npoints``; BlockIndex: ``int32_t nblocks, npoints, length``; both after a pointer
-        to a table of methods (pandas/_libs/sparse.pyx, 1.2 to 3)."""
+        IntIndex has ``Py_ssize_t length, npoints``, BlockIndex ``int32_t nblocks, npoints, length``. Both lie after a
+        pointer to a table of methods (pandas/_libs/sparse.pyx, 1.2 to 3)."""
         kinds, raw = self._fields.kinds_of(index), self._fields.raw(index)
         if "pandas.IntIndex" in kinds:
             return raw[1]
@@ -263,7 +266,7 @@ class DataFrames:
         raise NotBelieved
 
     def index(self, address: int) -> Values:
-        """Return the values of an Index. Raises Fault, NotBelieved."""
+        """Return the values of the Index at ``address``. Raises Fault, NotBelieved."""
         return self._once("index", address, self._read_index)
 
     def _read_index(self, address: int) -> Values:
@@ -278,7 +281,8 @@ class DataFrames:
         return self.values(self._fields.attribute(address, "_data"))
 
     def _range(self, address: int) -> tuple[range, int]:
-        """Return the numbers of a RangeIndex, and the sys.getsizeof() of the range and its three numbers."""
+        """Return the numbers of a RangeIndex, and the sum of sys.getsizeof() of its range and the range's three
+        numbers."""
         fields = self._fields
         held = fields.attribute(address, "_range")
         if "range" not in fields.kinds_of(held):
@@ -295,7 +299,7 @@ class DataFrames:
         return numbers, own + sum(size for size in sizes if size is not None)
 
     def _multi(self, address: int) -> Values:
-        """Return a MultiIndex: its levels, and for each level the codes of every row."""
+        """Return the values of a MultiIndex: its levels and, for each level, the codes of all rows."""
         levels, codes = self._levels(address)
         names = self._fields.items(self._fields.attribute(address, "_names"), MAX_LEVELS)
         sizes = [self._fields.size(name) for name in names]
@@ -317,7 +321,8 @@ class DataFrames:
         return levels, arrays
 
     def _labels(self, address: int, count: int) -> list[str | None]:
-        """Return the labels of an index of length ``count`` as texts; None for each if they are unknown."""
+        """Return the labels of the index at ``address``, of length ``count``, as text; only Nones if they are
+        unknown."""
         if self.index(address).length != count or count > MAX_COLUMNS:
             raise NotBelieved
         try:
@@ -331,7 +336,7 @@ class DataFrames:
         kinds = self._fields.kinds_of(address)
         if "pandas.RangeIndex" in kinds:
             numbers = self._range(address)[0]
-            # Numbers from 0 on reveal nothing.
+            # The default labels 0, 1, 2, … reveal nothing.
             is_plain = (numbers.start, numbers.step) == (0, 1)
             return [str(number) if is_plain else self._shown(str(number)) for number in islice(numbers, count)]
         if "pandas.MultiIndex" in kinds:
@@ -349,7 +354,7 @@ class DataFrames:
         return [self._shown(str(number)) for number in self._numbers(array, count)]
 
     def _tuples(self, address: int, count: int) -> list[str]:
-        """Return the labels of a MultiIndex: the labels of its levels, joined with commas."""
+        """Return the labels of a MultiIndex: for each row the labels of its levels, joined with commas."""
         levels, codes = self._levels(address)
         texts = []
         for level, numbers in zip(levels, codes):
@@ -358,7 +363,7 @@ class DataFrames:
         return [", ".join(parts) for parts in zip(*texts)]
 
     def _label(self, address: int) -> str:
-        """Return a str as it is, another object as its repr."""
+        """Return a str unchanged, another object as its repr."""
         if self._fields.is_str(address):
             return self._shown(self._fields.text(address, NAMES_SHOWN))
         found = self._fields.repr.key_text(address, BRIEF)
@@ -367,12 +372,13 @@ class DataFrames:
         return found
 
     def _shown(self, text: str) -> str:
-        """Return a label as it may be shown: it is data, even if it looks like a name, since pivoting turns values into
-        labels."""
+        """Return a label as it may be shown.
+
+        A label is data, even if it looks like a name, because pivoting turns values into labels."""
         return self._fields.repr.disclosure.text(text)
 
     def _own_name(self, address: int) -> str | None:
-        """Return the name of a Series or an Index; None if it has none or it cannot be read."""
+        """Return the name of a Series or Index; None if it has no name or the name cannot be read."""
         try:
             held = self._fields.attribute(address, "_name")
             return None if self._fields.type_name(held) == "NoneType" else self._label(held)
@@ -383,7 +389,7 @@ class DataFrames:
         return self._items(array, count, "P")
 
     def _numbers(self, array: Array, count: int) -> list[int]:
-        """Return the first items of an array of integers."""
+        """Return the first ``count`` items of an array of integers."""
         sizes = (1, 2, 4, self._fields.memory.machine.word)
         letters = NUMBERS.get(array.dtype.name[0])
         if letters is None or array.dtype.size not in sizes:
@@ -402,7 +408,7 @@ class DataFrames:
         return [item.unpack(self._fields.memory.read(place, item.size))[0] for place in places]
 
     def _dtype(self, address: int, kinds: frozenset[str]) -> str | None:
-        """Return the name of pandas' own dtype; None if the dtype of the values applies."""
+        """Return the name of pandas' own dtype for an array; None if the array shows the dtype of its values."""
         if "pandas.Categorical" in kinds:
             return "category"
         if "pandas.BooleanArray" in kinds:
@@ -439,7 +445,8 @@ class DataFrames:
         return "period" if "pandas.PeriodDtype" in kinds else None
 
     def _zone(self, address: int) -> str:
-        """Return a time zone's name: a zoneinfo zone has a key; datetime.timezone.utc is "UTC"; others are "tz"."""
+        """Return the name of a time zone: the key of a zoneinfo zone, "UTC" for datetime.timezone.utc, otherwise
+        "tz"."""
         kind = self._fields.type_name(address) if address else ""
         key = self._fields.attributes(address).get("key", 0) if address else 0
         if key:
@@ -448,10 +455,10 @@ class DataFrames:
         return "UTC" if kind.rpartition(".")[2] in ("UTC", "timezone") and self._is_utc(address, kind) else "tz"
 
     def _is_utc(self, address: int, kind: str) -> bool:
-        """Return whether a zone is UTC.
+        """Return whether a time zone is UTC.
 
-        PyDateTime_TimeZone: an offset and a name. The offset is a timedelta: its days, seconds and microseconds lie
-        after its hash."""
+        A PyDateTime_TimeZone has an offset and a name. The offset is a timedelta; its days, seconds and microseconds
+        lie after its hash."""
         if kind != "datetime.timezone":
             return True
         head, memory = self._fields.release.at(OBJECT_HEAD), self._fields.memory
@@ -466,7 +473,7 @@ def _as(values: Values, dtype: str | None) -> Values:
 
 
 def _together(parts: list[Values], dtype: str) -> Values:
-    """Return one column from its parts; its length is that of the first part."""
+    """Return one column made of several parts; its length is that of the first part."""
     sizes = [part.bytes for part in parts]
     total = None if None in sizes else sum(size for size in sizes if size is not None)
     pieces: tuple[Piece, ...] = tuple(piece for part in parts for piece in part.pieces)

@@ -1,7 +1,7 @@
-"""Read the parts of objects whose classes are known by name, wherever a release of their library keeps them.
+"""Read the parts of objects whose classes are known by name, at whatever offset their library's release has them.
 
 A part is an attribute in a dict or a slot, or a field of a Cython class. Such a field has no name in memory; it is
-recognised by the class of what it holds."""
+recognised by the class of the object to which it refers."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ SINGLES = ("float", "NoneType")
 
 
 class Fields:
-    """Reads objects of one target. Every method raises Fault where memory is absent, NotBelieved for impossible
-    values."""
+    """Reads objects of one target. Every method raises Fault if memory is absent, NotBelieved for impossible values."""
 
     def __init__(self, objects: Objects) -> None:
         self.space = objects.target.space
@@ -63,8 +62,8 @@ class Fields:
     def kinds(self, kind: int) -> frozenset[str]:
         """Return package and name (``pandas.DataFrame``) of the type at ``kind`` and of its bases.
 
-        The modules in between are left out: releases have moved classes. The set is empty if there is no type at
-        ``kind``."""
+        Names of modules between the two are left out, because releases have moved classes between modules. The set is
+        empty if there is no type at ``kind``."""
         found = self._kinds.get(kind)
         if found is None:
             if len(self._kinds) > MAX_KINDS:
@@ -73,7 +72,8 @@ class Fields:
         return found
 
     def _read_kinds(self, kind: int) -> Iterator[str]:
-        """Yield the kinds of a type. A type's type is a type, and the first entry of its ``tp_mro`` is itself."""
+        """Yield the kinds of a type. It must be a type itself: its type is a type, and the first entry of its
+        ``tp_mro`` is itself."""
         try:
             if not self.names.flags(self.type_of(kind)) & FLAG_TYPE:
                 return
@@ -87,14 +87,14 @@ class Fields:
             yield f"{first}.{last.rpartition('.')[2]}" if last else first
 
     def kinds_of(self, address: int) -> frozenset[str]:
-        """Return the ``kinds`` of an object's type; empty if there is no object."""
+        """Return the ``kinds`` of an object's type; empty if there is no object at ``address``."""
         try:
             return self.kinds(self.type_of(address))
         except (Fault, OverflowError):
             return frozenset()
 
     def items(self, address: int, most: int = MAX_ITEMS) -> list[int]:
-        """Return the items of a list or a tuple of at most ``most`` items."""
+        """Return the items of the list or tuple at ``address``. Raises NotBelieved if it has more than ``most``."""
         flags = self.names.flags(self.type_of(address))
         if not flags & (FLAG_LIST | FLAG_TUPLE):
             raise NotBelieved
@@ -107,7 +107,7 @@ class Fields:
         return self.words(start, count)
 
     def words(self, start: int, count: int) -> list[int]:
-        """Return ``count`` adjacent words."""
+        """Return ``count`` adjacent words from ``start`` on."""
         raw = self.memory.read(start, count * self.memory.machine.word) if count else b""
         return list(self.memory.machine.words_of(raw))
 
@@ -120,20 +120,21 @@ class Fields:
             raise NotBelieved from error
 
     def raw(self, address: int) -> list[int]:
-        """Return the words of an object after its header, as far as its type says that all its instances have them."""
+        """Return the words of an object after its header that all instances of its type have (``tp_basicsize``)."""
         head, word = self.release.at(OBJECT_HEAD), self.memory.machine.word
         size = self.memory.word(self.type_of(address) + self.release.at(TP_BASICSIZE))
         return self.words(address + head, min(max(size - head, 0) // word, MAX_FIELDS))
 
     def held(self, address: int, *kinds: str) -> list[int]:
-        """Return the fields of the object, and after them its attributes, that are objects of one of these kinds."""
+        """Return the objects of one of these kinds to which the object's fields refer, and then those of its
+        attributes."""
         wanted = frozenset(kinds)
         found = [word for word in self.raw(address) if word and wanted & self.kinds_of(word)]
         found += [value for value in self.attributes(address).values() if wanted & self.kinds_of(value)]
         return list(dict.fromkeys(found))
 
     def attribute(self, address: int, *names: str) -> int:
-        """Return the first of these attributes that is set. Raises NotBelieved if none is."""
+        """Return the value of the first attribute in ``names`` that is set. Raises NotBelieved if none is."""
         found = self.attributes(address)
         for name in names:
             if name in found:
@@ -150,7 +151,7 @@ class Fields:
             raise NotBelieved from error
 
     def text(self, address: int, limit: int = 200) -> str:
-        """Return the value of a str, up to ``limit`` characters."""
+        """Return the first ``limit`` characters of a str."""
         found = read_str(self.memory, self.release, address, limit)
         if found is None or not self.is_str(address):
             raise NotBelieved
@@ -161,7 +162,7 @@ class Fields:
         return bool(self.names.flags(self.type_of(address)) & FLAG_UNICODE)
 
     def size(self, address: int) -> int | None:
-        """Return the sys.getsizeof() of a str, an int, a float or None; None for other objects."""
+        """Return the sys.getsizeof() of a str, int, float or None; None for other objects."""
         kind = self.type_of(address)
         flags = self.names.flags(kind)
         if flags & FLAG_UNICODE:
@@ -173,7 +174,8 @@ class Fields:
         return None
 
     def _str_size(self, address: int) -> int | None:
-        """Return the size of a str: header, characters and a zero (PEP 393), and the UTF-8 that it may also keep."""
+        """Return the size of a str: header, characters and a zero (PEP 393), and the UTF-8 text that it may also
+        keep."""
         release = self.release
         if release.get("unicode_state") is None or self.names.name(self.type_of(address)) != "str":
             return None
@@ -190,8 +192,9 @@ class Fields:
         return release["sizeof_compact"] + (length + 1) * width + kept
 
     def _int_size(self, address: int) -> int:
-        """Return the size of an int: digits of four bytes. Since 3.11 ``int.__sizeof__()`` counts a digit for 0 too
-        (Objects/longobject.c)."""
+        """Return the size of an int, whose digits have four bytes.
+
+        Since 3.11, ``int.__sizeof__()`` counts one digit for 0 too (Objects/longobject.c)."""
         word = signed_word(self.memory, address + self.release.at(OB_SIZE))
         count = abs(word) if self.release.get("lv_tag") is None else word >> 3
         count = max(count, 1) if (self.release.major, self.release.minor) >= ZERO_HAS_A_DIGIT else count

@@ -16,13 +16,13 @@ from gdbheap.contents.python.arrays.tensors import Tensors
 from gdbheap.contents.python.objects.census import Objects
 from gdbheap.errors import Fault, Unsupported
 
-# The kinds of fields.Fields, the more special ones first; a type of pandas or pyarrow has one of them.
+# The kinds (as in fields.Fields) of all types with values; a subclass comes before its base.
 KINDS = {**dataframes.KINDS, **polars.KINDS, **arrow.KINDS, ndarrays.KIND: NDARRAY, tensors.KIND: TENSOR}
 BROKEN = (Fault, NotBelieved, Unsupported, OverflowError, ValueError, RecursionError, struct.error)
 
 
 class Frames:
-    """Reads the frames of one target. ``fits``: whether bytes can lie where an object says that they do."""
+    """Reads the arrays and tables of one target. ``fits``: whether bytes can lie where an object says that they do."""
 
     def __init__(self, objects: Objects, fits: Fits) -> None:
         self.fields = Fields(objects)
@@ -35,14 +35,15 @@ class Frames:
         self._kinds: dict[int, str | None] = {}
 
     def what(self, kind: int) -> str | None:
-        """Return what the instances of the type at ``kind`` are, as in ``Frame.what``; None if they are no frames."""
+        """Return what instances of the type at ``kind`` are, as in ``Frame.what``; None if they are neither arrays nor
+        tables."""
         if kind not in self._kinds:
             kinds = self.fields.kinds(kind)
             self._kinds[kind] = next((what for name, what in KINDS.items() if name in kinds), None)
         return self._kinds[kind]
 
     def read(self, address: int, what: str) -> Frame | None:
-        """Return the frame at ``address``; None if its fields have impossible values."""
+        """Return the array or table at ``address``; None if its fields have impossible values."""
         try:
             if what == NDARRAY:
                 return self.arrays.frame(address)

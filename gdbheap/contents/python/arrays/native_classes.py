@@ -1,4 +1,4 @@
-"""The classes of C++ objects that Python objects point to."""
+"""Find the classes of the C++ objects to which Python objects point."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gdbheap.targets.target import Target
 
 
 class Classes:
-    """Finds classes by their vtables, also those of stripped libraries; each vtable is read once."""
+    """Finds classes by their vtables, also in stripped libraries; each vtable is read once."""
 
     def __init__(self, memory: Pages, target: Target) -> None:
         self._memory = memory
@@ -25,7 +25,7 @@ class Classes:
         return object_ranges(self._target)
 
     def name(self, address: int) -> str:
-        """Return the class of the object at ``address``; "" if there is no object with a vtable."""
+        """Return the class of the object at ``address``; "" if no object with a vtable is there."""
         try:
             vtable = self._memory.word(address)
         except (Fault, OverflowError):

@@ -1,8 +1,8 @@
 """Read numpy's arrays and dtypes from memory.
 
 PyArrayObject_fields is the same in numpy 1 and 2 (numpy/core/include/numpy/ndarraytypes.h). PyArray_Descr is not: numpy
-2 (``_PyArray_Descr``, NPY_2_0_API_VERSION) has 8 bytes of flags where numpy 1 has ``int elsize, alignment``. An
-alignment is never 0, and only the lowest byte of the flags is in use: this distinguishes the two.
+2 (``_PyArray_Descr``, NPY_2_0_API_VERSION) has 8 bytes of flags where numpy 1 has ``int elsize, alignment``. The two
+are distinguished because an alignment is never 0, while the flags use only their lowest byte.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from gdbheap.errors import Fault
 
 KIND = "numpy.ndarray"
 DTYPE_KINDS = ("numpy.dtype",)
-# Offsets in the array, then in the dtype.
+# Offsets in an array, then in a dtype.
 DATA, ND, DIMENSIONS, STRIDES, BASE, DESCR = 16, 24, 32, 40, 48, 56
 KIND_AT, NUMBER, SIZE_1, ALIGNMENT_1, METADATA_1 = 24, 28, 32, 36, 80
 SIZE_2, ALIGNMENT_2, METADATA_2 = 40, 48, 112
-# NPY_MAXDIMS was 32 up to numpy 1.
+# NPY_MAXDIMS; it was 32 up to numpy 1.
 MAX_DIMENSIONS = 64
 MAX_BYTES = 1 << 46
 MAX_BASES = 16
 ALIGNMENTS = (1, 2, 4, 8, 16)
-# enum NPY_TYPES: the name of each, and the size of an item.
+# enum NPY_TYPES: the name of each type, and the bytes of an item.
 NUMBERS = {
     0: ("bool", 1), 1: ("int8", 1), 2: ("uint8", 1), 3: ("int16", 2), 4: ("uint16", 2), 5: ("int32", 4),
     6: ("uint32", 4), 7: ("int64", 8), 8: ("uint64", 8), 9: ("int64", 8), 10: ("uint64", 8), 11: ("float32", 4),
@@ -42,8 +42,9 @@ AUXILIARY = 32
 
 @dataclass(frozen=True)
 class Dtype:
-    """A dtype: its name as str() shows it (for a structure, ``dtype.str``), the bytes of an item, and if items are
-    objects."""
+    """A dtype: its name as str() shows it (for a structure ``dtype.str``), and the bytes of an item.
+
+    ``is_object``: items are pointers to Python objects."""
 
     name: str
     size: int
@@ -52,7 +53,7 @@ class Dtype:
 
 @dataclass(frozen=True)
 class Array:
-    """A numpy array. ``base``: the object whose memory it shows, 0 if the memory is its own."""
+    """A numpy array. ``base``: the object whose memory it shows, 0 if it has its own memory."""
 
     address: int
     dtype: Dtype
@@ -73,7 +74,7 @@ class Array:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The first byte of an item, and the byte after the last item."""
+        """The address of the first byte of all items, and the address after their last byte."""
         if not self.length:
             return self.data, self.data
         reach = [(size - 1) * stride for size, stride in zip(self.shape, self.strides)]
@@ -81,7 +82,7 @@ class Array:
         return self.data + low, self.data + high + self.dtype.size
 
     def values(self, row: int | None = None) -> Values:
-        """Return all items, or those of one row of the first dimension."""
+        """Return the values of all items, or of one row in the first dimension."""
         shape, strides, data = self.shape, self.strides, self.data
         if row is not None:
             shape, strides, data = shape[1:], strides[1:], data + row * strides[0]
@@ -97,7 +98,7 @@ class Array:
 
 
 class Arrays:
-    """Reads arrays; each dtype is read once."""
+    """Reads numpy's arrays; each dtype is read once."""
 
     def __init__(self, fields: Fields, fits: Fits) -> None:
         self._fields = fields
@@ -105,14 +106,14 @@ class Arrays:
         self._dtypes: dict[int, Dtype] = {}
 
     def frame(self, address: int) -> Frame:
-        """Return the array as a frame of its own. Raises Fault, NotBelieved."""
+        """Return the array at ``address`` as a frame with one column. Raises Fault, NotBelieved."""
         array = self.read(address)
         column = Column(NDARRAY, None, array.values())
         name = self._fields.type_name(address)
         return Frame(NDARRAY, name, address, None, array.shape, array.dtype.name, [column], array.base)
 
     def read(self, address: int) -> Array:
-        """Return the array at ``address``; all its items must lie where items can lie. Raises Fault, NotBelieved."""
+        """Return the array at ``address``. Raises Fault; NotBelieved also if its items cannot lie where it says."""
         fields, at = self._fields, self._fields.release.at
         if KIND not in fields.kinds_of(address):
             raise NotBelieved
@@ -130,10 +131,9 @@ class Arrays:
         return found
 
     def _fitting(self, array: Array) -> bool:
-        """Return whether the items have room where the array says that they are.
+        """Return whether all items can lie where the array says that they do.
 
-        Unless items are repeated (a stride of 0), they have no more bytes than lie between the first item and the
-        last."""
+        Unless items are repeated (a stride of 0), their bytes must fit between the first item and the last."""
         size = array.bytes
         if size > MAX_BYTES:
             return False
@@ -150,16 +150,16 @@ class Arrays:
         return machine.structure(f"{count}N").unpack(raw) if count else ()
 
     def begins_within(self, address: int, start: int, end: int) -> bool:
-        """Return whether the data of the array at ``address`` begins in [start, end). One word is read."""
+        """Return whether the data of the array at ``address`` begins in [start, end). This reads only one word."""
         try:
             return start <= self._fields.memory.word(address + self._fields.release.at(DATA)) < end
         except Fault:
             return False
 
     def owner(self, address: int) -> int:
-        """Return the array whose memory the array at ``address`` shows, followed through all bases in between.
+        """Return the array that owns the memory of the array at ``address``; bases in between are followed.
 
-        It is the array itself if the memory is its own or that of another kind of object."""
+        It is the array itself if the memory is its own or belongs to an object of another kind."""
         for _ in range(MAX_BASES):
             try:
                 base = self._fields.memory.word(address + self._fields.release.at(BASE))
@@ -200,7 +200,7 @@ class Arrays:
         return Dtype(self._other(address, number, size, mark, metadata), size, False)
 
     def _other(self, address: int, number: int, size: int, mark: str, metadata: int) -> str:
-        """Return the name of a dtype whose items may have any size."""
+        """Return the name of a dtype whose items have no fixed size."""
         if number == BYTES:
             return f"|S{size}"
         if number == TEXT:

@@ -1,14 +1,14 @@
-"""Read polars' DataFrames and Series from memory: polars 0.20 to 2.1.
+"""Read polars' DataFrames and Series from memory, for polars 0.20 to 2.1.
 
-Rust guarantees no layout, so nothing is taken from its place alone. The type of a ``Series`` is known by the symbols of
-the functions in its vtable, which polars' wheels have; without them nothing is believed. A vector is capacity, pointer
-and length. An array's buffer is believed if what keeps it alive (``SharedStorage``) has the same bytes. An array's
-parts must be as long as the array, all arrays together as long as the column, and all columns as long as the frame
-(polars-core's ``frame/mod.rs``, ``chunked_array/mod.rs``, polars-arrow's ``array/``, ``buffer/`` and
-``bitmap/immutable.rs``).
+Rust guarantees no layout, so nothing is believed only because of its place. The type of a ``Series`` is known by the
+symbols of the functions in its vtable, which polars' wheels have; without these symbols nothing is believed. A vector
+is capacity, pointer and length. The buffer of an array is believed if the object that keeps it alive
+(``SharedStorage``) has the same bytes. The parts of an array must be as long as the array, all arrays together as long
+as the column, and all columns as long as the frame (polars-core's ``frame/mod.rs``, ``chunked_array/mod.rs``,
+polars-arrow's ``array/``, ``buffer/`` and ``bitmap/immutable.rs``).
 
-Bytes are counted as ``estimated_size()`` counts them: for texts the characters, not their views of 16 bytes. A column
-that is one value for all rows has no bytes; ``estimated_size()`` would first make the rows.
+Bytes are counted as ``estimated_size()`` counts them: for texts the characters, not the views of 16 bytes each. A
+column that is one value for all rows has no bytes here; ``estimated_size()`` would first make the rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KINDS = {f"polars.{name}": name for name in (DATAFRAME, SERIES)}
 # The types of the Python objects that contain Rust objects.
 HOLDERS = ("PyDataFrame", "PySeries")
 SCALAR = "scalar"
-# The bytes of an item; of types with a unit, or digits, only the name is known.
+# The bytes of an item by type. A type's unit or number of digits is not known, only its name.
 WIDTHS = {
     "Int8": 1, "UInt8": 1, "Int16": 2, "UInt16": 2, "Float16": 2, "Int32": 4, "UInt32": 4, "Float32": 4, "Date": 4,
     "Int64": 8, "UInt64": 8, "Float64": 8, "Datetime": 8, "Duration": 8, "Time": 8, "Int128": 16, "UInt128": 16,
@@ -61,24 +61,25 @@ MAX_READ = 1 << 20
 MAX_BODY, MAX_FIELD = 512, 14
 MAX_NAME = 4000
 MAX_LENGTH = 1 << 46
-# The words of an element of a frame's vector, and the place of the pointer to a series in it.
+# The possible sizes in words of an element of a frame's vector, the possible places of the pointer to a series in it,
+# and how many elements are tested.
 STRIDES, PLACES, PROBED = range(2, 41), range(4), 8
-# The words of a buffer, of a bitmap, and of what keeps either alive.
+# The number of words of a buffer, of a bitmap, and of the storage that keeps either alive.
 BUFFER, BITMAP, STORAGE_WORDS = 3, 4, 8
 LEAST_OF_ARRAY = 2 * BITMAP
 METHODS, LEAST = 64, 8
-# compact_str: the last of its 24 bytes is 0xc0 plus the length, or 0xd8 if the text is on the heap, or the text's last
-# byte. smartstring: the first byte is twice the length plus 1.
+# compact_str: the last of its 24 bytes is 0xc0 plus the length, or 0xd8 if the text is on the heap, or the last byte of
+# a text of 24 bytes. smartstring: the first byte is twice the length plus 1.
 INLINE, HEAP, TEXT_BYTES = 0xC0, 0xD8, 24
 COMPACT, SMART = "compact_str", "smartstring"
 Place = tuple[int, str]
 _WRAPPED = "SeriesWrap"
-# Applied to the text after the first _WRAPPED.
+# The type's name in a symbol, searched after the first _WRAPPED.
 _TYPE = re.compile(r"\b(\w+?)(?:Type|Chunked)\b(?!<)")
 
 
 class _Types:
-    """The column types of polars' vtables."""
+    """The types of columns by the vtables of their series."""
 
     def __init__(self, fields: Fields, target: Target) -> None:
         self._fields = fields
@@ -86,13 +87,15 @@ class _Types:
         self._found: dict[int, str] = {}
 
     def of(self, vtable: int) -> str:
-        """Return the type's name as polars shows it; "" if there is no such vtable."""
+        """Return the name of the type as polars shows it; "" if there is no such vtable at ``vtable``."""
         if vtable not in self._found:
             self._found[vtable] = self._read(vtable)
         return self._found[vtable]
 
     def _read(self, vtable: int) -> str:
-        """Return the type of most of its functions: a compiler merges equal functions under the name of either."""
+        """Return the type to which most functions of the vtable belong.
+
+        Not all need to, because a compiler merges equal functions of two types under the name of one."""
         loaded = self._library(vtable)
         if loaded is None:
             return ""
@@ -105,18 +108,18 @@ class _Types:
         return first[0] if first[1] >= LEAST and 2 * first[1] > 3 * second[1] else ""
 
     def _library(self, address: int) -> LoadedObject | None:
-        """Return the polars library that contains the address; None if it is in no such library."""
+        """Return polars' library if it contains ``address``; otherwise None."""
         loaded = self._target.object_of(address)
         return loaded if loaded is not None and "polars" in loaded.path else None
 
 
 def _named(loaded: LoadedObject, address: int) -> str:
-    """Return the name of the function at ``address``, if it is about series; otherwise ""."""
+    """Return the name of the function at ``address`` if it is a method of a series; otherwise ""."""
     return next((name for name in loaded.names_at(address) if _WRAPPED in name), "")
 
 
 def _type_in(symbol: str) -> str:
-    """Return the type that a method belongs to."""
+    """Return the type whose method has this symbol; "" if there is none."""
     inside = (_native.demangle(symbol) or "").partition(f"{_WRAPPED}<")[2] if symbol else ""
     found = _TYPE.search(inside)
     return RENAMED.get(found[1], found[1]) if found else ""
@@ -124,14 +127,16 @@ def _type_in(symbol: str) -> str:
 
 @dataclass(frozen=True)
 class _Series:
-    """The values of a series, and its possible names, by their place in the field and the form of the text."""
+    """The values of a series, and the texts that may be its name.
+
+    ``names``: texts by (place in the field, form of the text)."""
 
     values: Values
     names: dict[Place, str]
 
 
 class Polars:
-    """Reads polars' objects. Raises NotBelieved after MAX_READ columns and chunks in all."""
+    """Reads polars' objects. Raises NotBelieved after a total of MAX_READ columns and chunks."""
 
     def __init__(self, fields: Fields, target: Target, fits: Fits) -> None:
         self._fields = fields
@@ -144,7 +149,7 @@ class Polars:
         self._name_place: Place | None = None
 
     def frame(self, address: int) -> Frame:
-        """Return a DataFrame or a Series. Raises Fault, NotBelieved."""
+        """Return the DataFrame or Series at ``address``. Raises Fault, NotBelieved."""
         kinds = self._fields.kinds_of(address)
         name = self._fields.type_name(address)
         if "polars.DataFrame" in kinds:
@@ -169,7 +174,7 @@ class Polars:
     def _columns(self, words: list[int]) -> tuple[list[Column], int]:
         """Return the columns, and the number of rows.
 
-        The columns are the elements of the one vector among ``words`` that contains series."""
+        Exactly one vector among ``words`` contains series; its elements are the columns."""
         for capacity, start, count in zip(words, words[1:], words[2:]):
             if not count <= capacity <= MAX_COLUMNS or start % self._word:
                 continue
@@ -183,8 +188,10 @@ class Polars:
         raise NotBelieved
 
     def _form_of(self, start: int, count: int) -> tuple[int, int] | None:
-        """Return the words of an element, and the place of a series in it, for which most of the first elements have a
-        series."""
+        """Return (words of an element, place of the series in it) for the frame's vector at ``start``.
+
+        Of all combinations, the one for which the most of the first elements have a series is chosen. None if no
+        element has one."""
         probed = min(count, PROBED)
         best, form = 0, None
         for stride in STRIDES if self._form is None else (self._form[0],):
@@ -204,8 +211,8 @@ class Polars:
             return False
 
     def _is_series(self, address: int, vtable: int) -> bool:
-        """Return whether a reference-counted object (it begins with two counts) with the vtable of a series is
-        there."""
+        """Return whether ``address`` is a reference-counted object, which begins with two counts, and ``vtable`` that
+        of a series."""
         if not address or address % self._word or not self._types.of(vtable):
             return False
         try:
@@ -237,13 +244,13 @@ class Polars:
         return columns, rows
 
     def _length(self, address: int, vtable: int) -> int | None:
-        """Return the length of a column by its arrays; None if its type is not read."""
+        """Return the length of a column, from its arrays; None for a type whose values are not read."""
         if self._types.of(vtable) not in KNOWN:
             return None
         return self._series(address, vtable, None).values.length
 
     def _scalar(self, words: list[int], rows: int) -> Column:
-        """Return a column that is one value for all rows: the number of rows comes after its name."""
+        """Return a column that is one value for all rows; the number of rows follows its name in the words."""
         for at in range(len(words) - 3):
             if words[at + 3] == rows:
                 name = self._text((at, COMPACT), words)
@@ -252,9 +259,9 @@ class Polars:
         raise NotBelieved
 
     def _series(self, address: int, vtable: int, rows: int | None) -> _Series:
-        """Return the series at a pointer: its arrays, then its field, then its length.
+        """Return the series at ``address``, which has its arrays, then its field, then its length.
 
-        ``rows`` is its length if its arrays are of a kind that is not read."""
+        ``rows``: the length to use for a type whose arrays are not read."""
         self._spend()
         dtype = self._types.of(vtable)
         size = self._memory.word(vtable + self._word)
@@ -268,14 +275,16 @@ class Polars:
         found = [series for series in self._believed(dtype, words) if series.names]
         if not found:
             raise NotBelieved
-        # A wrapped array (a Datetime's numbers) lies after its type, whose gaps may hold the remains of an older one.
+        # The last one is right: a wrapped array (a Datetime's numbers) lies after its type, and gaps in the type may
+        # hold remains of an older array.
         return found[-1]
 
     def _arrays_at(self, words: list[int]) -> int:
         return next((at for at in range(len(words) - 2) if self._chunks(*words[at : at + 3])), len(words))
 
     def _believed(self, dtype: str, words: list[int]) -> Iterator[_Series]:
-        """Yield what the vectors among the words can be: the remains of earlier data may look like a vector."""
+        """Yield every series that the vectors among the words can be: remains of earlier data may look like a vector
+        too."""
         lengths = _lengths(words, self._word)
         for at in range(len(words) - 2):
             chunks = self._chunks(*words[at : at + 3])
@@ -287,7 +296,7 @@ class Polars:
                 yield _Series(values, self._texts_in(words, at))
 
     def _chunks(self, capacity: int, start: int, count: int) -> list[list[int]]:
-        """Return the words of each array in a vector of boxes; an empty list if it is no such vector."""
+        """Return the words of each array in a vector of boxes; empty if the three words are not such a vector."""
         if not 0 < count <= capacity <= MAX_CHUNKS or start % self._word or not start:
             return []
         try:
@@ -298,7 +307,7 @@ class Polars:
             return []
 
     def _array(self, address: int, vtable: int) -> list[int]:
-        """Return the words of an array. Its vtable gives its length: size and alignment come after the first word, a
+        """Return the words of an array. Its vtable states their number: size and alignment follow the first word, a
         function."""
         size, alignment = self._fields.words(vtable + self._word, 2)
         if alignment not in (self._word, 2 * self._word) or not 0 < size <= MAX_BODY or size % self._word:
@@ -306,7 +315,7 @@ class Polars:
         return self._fields.words(address, size // self._word)
 
     def _of_chunks(self, dtype: str, chunks: list[list[int]]) -> Values:
-        """Return a column's values; its length is the sum of its arrays' lengths."""
+        """Return the values of a column; its length is the sum of the lengths of its arrays."""
         length, size, known = 0, 0, True
         pieces: list[Piece] = []
         for words in chunks:
@@ -320,8 +329,8 @@ class Polars:
     def _part(self, dtype: str, words: list[int]) -> tuple[int, int | None, list[Piece]]:
         """Return the length, the bytes and the places of an array.
 
-        After the array's type come its values, the bitmap of valid items and, for texts, the bytes of all texts with
-        and without the short ones."""
+        After the array's type come its values and the bitmap of valid items; for texts also two numbers, the bytes of
+        all texts and of those that are not short."""
         if len(words) < LEAST_OF_ARRAY:
             raise NotBelieved
         if dtype in TEXTS:
@@ -334,10 +343,10 @@ class Polars:
         return count, sum(piece.size for piece in pieces), pieces
 
     def _texts_of(self, words: list[int]) -> tuple[int, int | None, list[Piece]]:
-        """Return the views, then the buffers of texts that are longer than a view.
+        """Return the length, the bytes and the places of an array of texts: its views, and the buffers of longer texts.
 
-        The buffers are shared, and not counted on their own. They are two words (an Arc of a slice), or a buffer of
-        buffers."""
+        The buffers are shared and not counted separately. The array has them as two words (an Arc of a slice) or as a
+        buffer of buffers."""
         end = len(words) - 2 - BITMAP
         for skipped in (2, BUFFER):
             try:
@@ -350,14 +359,17 @@ class Polars:
         raise NotBelieved
 
     def _items(self, words: list[int], width: int) -> tuple[int, Piece]:
-        """Return the items of a buffer: its storage, its first item, and the number of items."""
+        """Return the number of items in a buffer, and their place. A buffer is storage, first item and number of
+        items."""
         storage, start, count = words
         if not self._is_stored(storage, start, count, count * width):
             raise NotBelieved
         return count, run(start, count * width)
 
     def _bits(self, words: list[int]) -> tuple[int, Piece]:
-        """Return the bits of a bitmap: its storage, its first bit, the number of bits, and the number of unset bits."""
+        """Return the number of bits in a bitmap, and their place.
+
+        A bitmap is storage, first bit, number of bits, and number of unset bits."""
         storage, offset, count = words[:3]
         if not storage or max(offset, count) > MAX_LENGTH:
             raise NotBelieved
@@ -365,7 +377,7 @@ class Polars:
         return count, run(start + offset // BITS, (offset % BITS + count + BITS - 1) // BITS)
 
     def _validity(self, words: list[int], count: int) -> list[Piece]:
-        """Return the bitmap of the items that are present; an empty list if all are."""
+        """Return the place of the bitmap of valid items; an empty list if all items are valid."""
         if not words[0]:
             return []
         length, piece = self._bits(words)
@@ -374,9 +386,9 @@ class Polars:
         return [piece]
 
     def _is_stored(self, storage: int, start: int, count: int, size: int) -> bool:
-        """Return whether the storage that keeps a buffer alive has these bytes.
+        """Return whether the storage that keeps a buffer alive has the buffer's bytes.
 
-        Its pointer and its length, in bytes or in items, are adjacent words."""
+        The storage has its pointer and its length, in bytes or in items, in adjacent words."""
         if not storage or storage % self._word or count > MAX_LENGTH or not start:
             return False
         try:
@@ -400,7 +412,8 @@ class Polars:
         raise NotBelieved
 
     def _buffers(self, words: list[int]) -> Iterator[Piece]:
-        """Yield the buffers of the longer texts: storage, pointer and length of each, after the counts of an Arc."""
+        """Yield the buffers of longer texts. Each is storage, pointer and length; they follow the two counts of an
+        Arc."""
         start, count = words[-2:]
         if not 0 < count <= MAX_CHUNKS:
             return
@@ -413,8 +426,9 @@ class Polars:
             yield run(first, size)
 
     def _texts_in(self, words: list[int], at: int) -> dict[Place, str]:
-        """Return the possible texts in the field (``Arc<Field>``) to which the word after the vector points, by
-        place."""
+        """Return the texts that may be a name in the field (``Arc<Field>``) to which the word after the vector points.
+
+        The keys are (place in the field, form of the text)."""
         field = words[at + 3] if at + 3 < len(words) else 0
         if not field or field % self._word:
             return {}
@@ -429,10 +443,10 @@ class Polars:
         return {where: text for where, text in texts.items() if text is not None}
 
     def _names(self, series: list[_Series]) -> list[str | None]:
-        """Return the names of a frame's columns.
+        """Return the names of a frame's columns; None where unknown.
 
-        All are at the same place of their fields, and no two are equal. Remains of earlier data may look like names
-        too; then the place that other frames showed is used, or the names are unknown."""
+        All names lie at the same place of their fields, and no two are equal. Remains of earlier data may look like
+        names too. If so, the place in other frames decides; without one, the names are unknown."""
         named = [one for one in series if one.names]
         places = set.intersection(*(set(one.names) for one in named)) if named else set()
         found = [place for place in places if len({one.names[place] for one in named}) == len(named)]
@@ -443,8 +457,9 @@ class Polars:
         return [None if text is None else self._shown(text) for text in texts]
 
     def _text(self, where: tuple[int, str], words: list[int]) -> str | None:
-        """Return the text at a place among words, in one form. Before 1.0 it was the other form, and no value stood for
-        all."""
+        """Return the text at a place among words, or None.
+
+        Polars before 1.0 has the other form of texts (SMART), and no columns that are one value for all rows."""
         place, form = where
         return (self._compact if form == COMPACT else self._smart)(words[place : place + 3])
 
@@ -452,7 +467,7 @@ class Polars:
         return self._fields.repr.disclosure.text(name)
 
     def _compact(self, words: list[int]) -> str | None:
-        """Return a compact_str's text; None if the three words are none."""
+        """Return the text of a compact_str of three words; None if the words cannot be one."""
         raw = self._memory.machine.structure("P" * 3).pack(*words)
         last = raw[-1]
         if INLINE <= last < HEAP:
@@ -463,7 +478,7 @@ class Polars:
         return _printable(raw) if last < INLINE and min(raw) >= ord(" ") else None
 
     def _smart(self, words: list[int]) -> str | None:
-        """Return a smartstring's text; None if the three words are none."""
+        """Return the text of a smartstring of three words; None if the words cannot be one."""
         raw = self._memory.machine.structure("P" * 3).pack(*words)
         length = raw[0] >> 1
         if raw[0] & 1 and length < TEXT_BYTES:
@@ -488,6 +503,6 @@ def _printable(raw: bytes) -> str | None:
 
 
 def _lengths(words: list[int], word: int) -> set[int]:
-    """Return the numbers that may be a length: words, and halves of words."""
+    """Return the numbers that may be a length: all words and all halves of words, up to MAX_LENGTH."""
     half = 1 << 4 * word
     return {number for one in words for number in (one, one % half, one // half) if number <= MAX_LENGTH}

@@ -1,13 +1,14 @@
-"""Read torch's tensors from memory: torch 1.13 and 2.13.
+"""Read torch's tensors from memory (checked with torch 1.13 and 2.13).
 
-A ``torch.Tensor`` points to a TensorImpl. This points back to it, and to a StorageImpl, whose bytes several tensors may
-show (torch/csrc/autograd/python_variable.h, c10/core/TensorImpl.h and StorageImpl.h). Releases have moved the fields
-before the pointer back, and reference counts have one word or two: both objects are recognised by their vtables, and
-the pointer back by its value. The fields after it have stayed: sizes and strides, offset, number of items, dtype,
-device. A tensor is believed only if its sizes multiply to its number of items, and its storage is on its device, lies
-where bytes can lie, and has room for all items.
+A ``torch.Tensor`` points to a TensorImpl. This points back to the tensor, and to a StorageImpl, whose bytes several
+tensors may show (torch/csrc/autograd/python_variable.h, c10/core/TensorImpl.h and StorageImpl.h). Between releases, the
+number of fields before the pointer back differs, and so does the size of reference counts (one word or two). Therefore
+both objects are recognised by their vtables, and the pointer back by its value. The fields after it have stayed the
+same: sizes and strides, offset, number of items, dtype, device. A tensor is believed only if the product of its sizes
+is its number of items, and if its storage is on its device, lies where bytes can lie, and has room for all items.
 
-Bytes are the storage's, as in ``untyped_storage().nbytes()``: they are in use as long as one tensor shows any of them.
+The bytes are those of the storage, as in ``untyped_storage().nbytes()``: they are in use as long as one tensor shows
+any of them.
 """
 
 from __future__ import annotations
@@ -20,22 +21,25 @@ from gdbheap.contents.python.arrays.fields import Fields
 from gdbheap.contents.python.arrays.native_classes import Classes
 
 KIND = "torch.Tensor"
-# An object with items has a storage; subclasses, such as those of sparse tensors, may have none.
+# A DENSE object with items has a storage. Objects of subclasses, such as sparse tensors, may have none.
 DENSE, STORAGE = "c10::TensorImpl", "c10::StorageImpl"
-# Offsets in words in a TensorImpl: possible places of its storage, and of the pointer back to the Python object.
+# Possible offsets in a TensorImpl, in words: of its storage, and of the pointer back to the Python object.
 STORAGES, BACK = range(2, 4), range(5, 11)
-# Offsets from the word after the pointer back: SizesAndStrides (the number of dimensions; then both, if there are at
-# most five dimensions, else a pointer to them), storage_offset_, numel_, then the dtype (u16) and an optional device: a
-# byte each for its type, its index, and whether it is present, which came first in older releases.
+# Offsets in words from the word after the pointer back. SizesAndStrides: the number of dimensions, then sizes and
+# strides, or a pointer to them if there are more than five dimensions. Then storage_offset_, numel_, the dtype (u16)
+# and an optional device. The device has three bytes: its type, its index, and whether it is present; in older releases
+# the last of these came first.
 DIMENSIONS, SIZES, INLINE = 0, 1, 5
 OFFSET, NUMEL, DTYPE, TENSOR_WORDS = 11, 12, 13, 14
-# In some releases a pointer back that the tensor owns has its lowest bit set.
+# In some releases, the pointer back has its lowest bit set if the tensor owns the Python object.
 OWNED = 1
-# Offsets in words in a StorageImpl, from where the data may begin: data, deleter, context, device, size.
+# DATA_AT: possible offsets of the data pointer in a StorageImpl, in words. The following are offsets from there: data,
+# deleter, context, device, size.
 DATA_AT, DATA, DEVICE, SIZE, STORAGE_WORDS = (2, 3), 0, 3, 4, 5
 MAX_DIMENSIONS = 64
 MAX_BYTES = 1 << 46
-# enum ScalarType (c10/core/ScalarType.h; the numbers are in saved files, and stay): names, and bytes of an item.
+# enum ScalarType (c10/core/ScalarType.h): names, and bytes of an item. The numbers never change, because saved files
+# contain them.
 DTYPES = (
     ("uint8", 1), ("int8", 1), ("int16", 2), ("int32", 4), ("int64", 8), ("float16", 2), ("float32", 4),
     ("float64", 8), ("complex32", 4), ("complex64", 8), ("complex128", 16), ("bool", 1), ("qint8", 1), ("quint8", 1),
@@ -45,7 +49,7 @@ DTYPES = (
     *((f"uint{bits}", 1) for bits in range(1, 8)), *((f"int{bits}", 1) for bits in range(1, 8)),
     ("float8_e8m0fnu", 1), ("float4_e2m1fn_x2", 1),
 )  # fmt: skip
-# The number of items in a byte of the storage; torch counts a byte for each item.
+# The number of items in one byte of the storage. torch itself counts a byte for each item.
 PACKED = {"quint4x2": 2, "quint2x4": 4}
 # enum DeviceType (c10/core/DeviceType.h).
 CPU = "cpu"
@@ -60,9 +64,9 @@ NO_INDEX = 255
 class Tensor:
     """A tensor.
 
-    ``device`` is as str() shows it. ``storage``: the StorageImpl's address, 0 if it has none (sparse tensors).
-    ``start`` and ``size`` of the storage's bytes in this memory are both 0 if there are none. ``offset`` and
-    ``strides`` are in items."""
+    ``device``: as str() shows it. ``storage``: the address of the StorageImpl, 0 if there is none (sparse tensors).
+    ``start`` and ``size``: where the storage's bytes lie in this memory; both are 0 if they do not. ``offset`` and
+    ``strides`` count items."""
 
     address: int
     dtype: str
@@ -92,7 +96,7 @@ class Tensor:
 
     @property
     def needs(self) -> int:
-        """The bytes needed at least, from the storage's first byte to the end of the last item."""
+        """The bytes from the storage's first byte to the end of the tensor's last item."""
         if not self.nbytes:
             return 0
         last = self.offset + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides))
@@ -100,7 +104,7 @@ class Tensor:
 
     @property
     def values(self) -> Values:
-        """What lies in this memory: the items from the first one on, and the whole storage."""
+        """The part of the tensor that lies in this memory: the items from the first one on, and the whole storage."""
         length = self.shape[0] if self.shape else 1
         if not self.storage:
             return Values(self.dtype, length, None)
@@ -113,7 +117,7 @@ class Tensor:
 
 
 class Tensors:
-    """A reader of torch tensors in one target."""
+    """Reads the torch tensors of one target."""
 
     def __init__(self, fields: Fields, classes: Classes, fits: Fits) -> None:
         self._fields = fields
@@ -121,7 +125,7 @@ class Tensors:
         self._fits = fits
 
     def frame(self, address: int) -> Frame:
-        """Return the tensor as a frame of its own. Raises Fault, NotBelieved."""
+        """Return the tensor at ``address`` as a frame with one column. Raises Fault, NotBelieved."""
         tensor = self.read(address)
         return Frame(
             TENSOR, self._fields.type_name(address), address, None, tensor.shape, tensor.dtype,
@@ -149,7 +153,8 @@ class Tensors:
         return self._stored(plain, storage, devices) if storage else plain
 
     def _implementation(self, address: int) -> tuple[int, int]:
-        """Return the TensorImpl that points back to the object at ``address``, and the index of the word that does."""
+        """Return the TensorImpl that points back to the object at ``address``, and the index of the word with that
+        pointer."""
         for found in self._fields.raw(address):
             if not found or "Tensor" not in self._classes.name(found):
                 continue
@@ -168,7 +173,7 @@ class Tensors:
         return found
 
     def _sizes(self, words: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return sizes and strides."""
+        """Return the sizes and the strides of a tensor."""
         count = words[DIMENSIONS]
         if count > MAX_DIMENSIONS:
             raise NotBelieved
@@ -182,7 +187,7 @@ class Tensors:
     def _stored(self, plain: Tensor, storage: int, devices: list[int]) -> Tensor:
         """Return the tensor with its storage, which must be on one of these devices.
 
-        On a device other than the CPU, and without data, it has no bytes in this memory."""
+        A storage on a device other than the CPU, or without data, has no bytes in this memory."""
         for place in DATA_AT:
             start = storage + place * self._fields.memory.machine.word
             words = self._fields.words(start, STORAGE_WORDS)
@@ -199,8 +204,9 @@ class Tensors:
 
 
 def _devices(word: int) -> list[int]:
-    """Return the possible devices, by either order of the fields: the type in the low byte, the index in the high
-    byte."""
+    """Return the devices that the word may contain, for both orders of its fields.
+
+    Each has the type in its low byte and the index in its high byte."""
     first, second, third = (word >> shift & 0xFF for shift in (16, 24, 32))
     found = [first | second << 8] if third == 1 else []
     return [*found, second | third << 8] if first == 1 else found

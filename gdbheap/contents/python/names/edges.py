@@ -1,4 +1,5 @@
-"""Name a reference as its holder does: an attribute, an item, a key, a variable; as a Python expression if possible."""
+"""Name a reference as its holder does: an attribute, an item, a key or a variable, as a Python expression if
+possible."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ TORN = (Fault, Unsupported, OverflowError, struct.error)
 LITERALS = ("int", "str", "bytes", "NoneType", "bool")
 CONSTANTS = ("NoneType", "bool")
 
-# Fields of built-in types that are in no table of members: {offset: name of the attribute}.
+# The fields of built-in types that are not in a type's table of members: {offset: name of the attribute}.
 TYPE_FIELDS = {TP_BASE: "__base__", TP_BASES: "__bases__", TP_MRO: "__mro__", TP_DICT: "__dict__"}
 METHOD = {16: "__func__", 24: "__self__"}
 BUILTIN_FIELDS = {
@@ -68,7 +69,8 @@ CODE_FIELDS = {
     "co_cellvars": "co_cellvars", "co_lnotab": "co_lnotab",
 }  # fmt: skip
 FRAMES_OF = {"generator": "gi_frame", "coroutine": "cr_frame", "async_generator": "ag_frame"}
-# A frame that is an object by itself, up to 3.10, and one that contains or points to a frame.
+# The fields of frame objects: up to 3.10, where the object is the frame itself, and later, where it contains or points
+# to the frame.
 WHOLE_FRAME_FIELDS = {24: "f_back", 40: "f_builtins", 48: "f_globals"}
 FRAME_FIELDS = {16: "f_back"}
 F_FRAME = 24
@@ -81,20 +83,21 @@ Follow = Callable[[int], int]
 class Edge:
     """The name of a reference in its holder.
 
-    ``text`` follows the holder's own name. ``expression``: the reference in Python, with ``{}`` for the holder's
-    expression, or None. ``follow``: reads the same reference of another holder of the type; 0 if that has none."""
+    ``text`` follows the holder's own name. ``expression``: the reference in Python, with ``{}`` for the expression of
+    the holder, or None. ``follow``: a function that returns the same reference of another holder of the type, 0 if it
+    has none."""
 
     text: str
     expression: str | None = None
     follow: Follow | None = field(default=None, compare=False, repr=False)
 
 
-# Texts of edges to dicts whose keys are names of attributes, variables or modules.
+# The ends of texts of edges to dicts whose keys are names of attributes, variables or modules.
 NAMESPACES = (".__dict__", ".__globals__", ".__builtins__", ".f_globals", ".f_builtins", ".__annotations__")
 
 
 def is_namespace(text: str) -> bool:
-    """Return whether a dict's keys are names, by the text of an edge to it."""
+    """Return whether the text of an edge leads to a dict whose keys are names."""
     return text.endswith(NAMESPACES) or text.split(" in interpreter ")[0] == MODULES
 
 
@@ -106,7 +109,7 @@ def _attribute(name: str, follow: Follow | None = None) -> Edge:
 
 
 class EdgeNames:
-    """Names of edges; each holder is read when it is asked about."""
+    """Names the edges of one target. A holder is read when one of its edges is asked for."""
 
     def __init__(self, texts: Repr, threads: Threads) -> None:
         self._texts = texts
@@ -122,13 +125,13 @@ class EdgeNames:
     def edge(self, holder: int, target: int, names: bool = False) -> Edge:
         """Return the edge from the object at ``holder``, or from a buffer that it owns, to the object at ``target``.
 
-        ``names``: the holder is a dict whose keys are names; they are shown even if contents are not."""
+        ``names``: the holder is a dict whose keys are names, which are shown even if contents are not."""
         with suppress(*TORN):
             kind = self._space.word(holder + self._release.at(OB_TYPE))
             if kind == target:
                 return Edge(" is an instance of it", "type({})")
             for candidates in self._candidates(holder, kind, target, names):
-                # A fault in one place does not rule out another place.
+                # If one place cannot be read, the reference may still be found in another.
                 with suppress(*TORN):
                     for found in candidates:
                         return found
@@ -181,7 +184,7 @@ class EdgeNames:
         return of_list if family == "list" else of_tuple
 
     def bases(self, kind: int) -> list[str]:
-        """Return the names of a type and its bases; each base is the ``__base__`` of the one before. Raises Fault."""
+        """Return the names of a type and of its chain of bases (``tp_base``). Raises Fault."""
         found: list[str] = []
         while kind and len(found) < MAX_BASES:
             found.append(self._texts.names.name(kind))
@@ -189,13 +192,13 @@ class EdgeNames:
         return found
 
     def _fields(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
-        """Yield edges of fields that are attributes, by the type's own table or by what is known of the type."""
+        """Yield the edges of fields that are attributes, from the type's own table of members or from known layouts."""
         yield from self._in_fields(holder, self._fields_of_type(kind), target)
         yield from self._in_fields(holder, dict(self._members(kind)), target)
         yield from self._in_fields(holder, self._struct(kind), target)
 
     def _struct(self, kind: int) -> dict[int, str]:
-        """Return the fields that the C source of a type and its bases declares, by offset."""
+        """Return {offset: name} of the fields that the C sources of a type and of its bases declare."""
         if kind not in self._structs:
             size = self._space.word(kind + self._release.at(TP_BASICSIZE))
             found: dict[int, str] = {}
@@ -205,7 +208,8 @@ class EdgeNames:
         return self._structs[kind]
 
     def fields(self, holder: int, kind: int) -> dict[int, str]:
-        """Return the attributes that lie in fields of an object of the type ``kind``, by offset. Raises Fault."""
+        """Return {offset: name} of the attributes that lie in fields of an object of the type ``kind``. Raises
+        Fault."""
         found, family = self._texts.kind(kind), ""
         if found is not None:
             family = found.family
@@ -223,12 +227,12 @@ class EdgeNames:
         return self._known(tables) | self._moved(BUILTIN_FIELDS.get(name, {}))
 
     def _known(self, fields: dict[str, str]) -> dict[int, str]:
-        """Return the attributes whose fields this release has, by offset."""
+        """Return {offset: name} of those attributes whose fields this release has."""
         places = ((self._release.get(field), name) for field, name in fields.items())
         return {offset: name for offset, name in places if offset is not None}
 
     def _moved(self, fields: dict[int, str]) -> dict[int, str]:
-        """Return fields after an object's header, by their offsets in this build."""
+        """Return the fields, which lie after an object's header, by their offsets in this build."""
         return {self._release.at(offset): name for offset, name in fields.items()}
 
     def _in_fields(self, holder: int, fields: dict[int, str], target: int) -> Iterator[Edge]:
@@ -240,7 +244,7 @@ class EdgeNames:
         return lambda other: self._space.word(other + offset)
 
     def _members(self, kind: int) -> Iterator[tuple[int, str]]:
-        """Yield (offset, name) of each member that is an object, of the type and its bases."""
+        """Yield (offset, name) of each member of a type and its bases that is an object."""
         for _ in range(MAX_BASES):
             if not kind:
                 return
@@ -257,7 +261,7 @@ class EdgeNames:
     def _attributes(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
         attributes = self._texts.attributes
         for name, value in attributes.of(self._space, holder, kind):
-            # A name of the full length has been cut.
+            # A name of the maximum length may have been cut.
             if value == target and len(name) < attributes.MAX_NAME_LENGTH:
                 follow = attributes.reader(self._space, holder, kind, name)
                 plain = attributes.is_slot(kind, name) or not self.shadowed(kind, name)
@@ -269,13 +273,13 @@ class EdgeNames:
             yield Edge(".__dict__", "{}.__dict__", lambda other: attributes.dict_of(self._space, other, kind))
 
     def shadowed(self, kind: int, name: str) -> bool:
-        """Return whether a class of the type has something of this name, which may hide the instance's own."""
+        """Return whether the type or a base has an attribute of this name, which may hide the instance's own."""
         if (kind, name) not in self._shadowed:
             self._shadowed[kind, name] = any(self._has(base, name) for base in self._mro(kind))
         return self._shadowed[kind, name]
 
     def _mro(self, kind: int) -> list[int]:
-        """Return the type's classes, itself first; only itself if they cannot be read."""
+        """Return the classes in the type's MRO, itself first; only the type itself if they cannot be read."""
         with suppress(*TORN):
             mro = self._space.word(kind + self._release.at(TP_MRO))
             count = min(self._space.word(mro + self._release.at(OB_SIZE)), MAX_BASES)
@@ -285,7 +289,7 @@ class EdgeNames:
 
     def _has(self, kind: int, name: str) -> bool:
         with suppress(*TORN):
-            # Since 3.12 built-in types have no dict here: their attributes are methods or slots.
+            # Since 3.12 the dicts of built-in types are elsewhere; their attributes are only methods or slots.
             found = self._space.word(kind + self._release.at(TP_DICT))
             lookups = self._texts.names.lookups
             return bool(found) and dict_lookup(self._space, self._release, found, name, lookups) is not None
@@ -299,7 +303,7 @@ class EdgeNames:
             yield Edge(f" holds it at +{head + at}")
 
     def _index(self, start: int, count: int, target: int) -> int | None:
-        """Return the index of a pointer among the ``count`` at ``start``; None if it is not there."""
+        """Return the index of ``target`` among the ``count`` pointers at ``start``; None if it is not among them."""
         word = self._space.machine.word
         size = word * min(count, MAX_ITEMS)
         for at in range(0, size, WINDOW):
@@ -312,7 +316,7 @@ class EdgeNames:
         return None
 
     def _position(self, raw: bytes, target: int) -> int | None:
-        """Return the offset of the aligned word ``target`` among the bytes; None if it is not there."""
+        """Return the offset of the aligned word ``target`` in ``raw``; None if it is not there."""
         word = self._space.machine.structure("P")
         wanted, at = word.pack(target), -1
         while True:
@@ -335,7 +339,7 @@ class EdgeNames:
             yield Edge(f" has it as key {at // word}", f"list({{}})[{at // word}]")
 
     def keys_of(self, holder: int, target: int) -> list[str]:
-        """Return the identifiers among the keys under which a dict has the object at ``target``."""
+        """Return those keys of a dict that are identifiers and have the object at ``target`` as their value."""
         keys, values = self._items(holder)
         machine = self._space.machine
         places = (place for place, value in enumerate(machine.words_of(values)) if value == target)
@@ -345,7 +349,7 @@ class EdgeNames:
         return []
 
     def _items(self, holder: int) -> tuple[bytes, bytes]:
-        """Return the keys and the values of a dict. Those of the last large dict are cached: many paths lead through
+        """Return the keys and the values of a dict. The last large dict is cached, because many paths lead through
         it."""
         if self._last[0] == holder:
             return self._last[1:]
@@ -360,7 +364,7 @@ class EdgeNames:
         return found
 
     def literal(self, key: int) -> str | None:
-        """Return the key as a Python literal; None if its text is cut, is no literal, or must not be shown."""
+        """Return the key as a Python literal. None if its text is cut, is not a literal, or may not be shown."""
         kind = self._texts.kind(self._space.word(key + self._release.at(OB_TYPE)))
         shown = LITERALS if self._disclosure.contents else CONSTANTS
         if kind is None or kind.is_class or kind.name not in shown:
@@ -369,7 +373,9 @@ class EdgeNames:
         return None if text is None or "\u2026" in text else text
 
     def _name(self, key: int) -> str | None:
-        """Return the literal of a key that is an attribute's name, or a module's with dots, whatever may be shown."""
+        """Return the literal of a key that is the name of an attribute, or the dotted name of a module.
+
+        Such names are shown even if contents are not."""
         found = self.literal(key)
         if found is None and not self._disclosure.contents:
             text = read_name(self._space, self._release, key, MAX_NAME_LENGTH)
@@ -385,9 +391,10 @@ class EdgeNames:
             yield Edge(f" has it as item {index}", f"list({{}})[{index}]")
 
     def _place_in_set(self, holder: int, target: int) -> int | None:
-        """Return the number of items of a set before ``target``; None if it is not there.
+        """Return the number of items of a set that come before ``target``; None if the set does not have it.
 
-        A set that lost most of its items may have millions of entries. Removed items have a hash of -1, or no key."""
+        A set that lost most of its items may have millions of entries. In a removed entry the hash is -1, or the key is
+        0."""
         machine, count = self._space.machine, self._space.word(holder + self._release.at(SET_MASK)) + 1
         table, index, size = self._space.word(holder + self._release["set_table"]), 0, 2 * machine.word
         key = set_key(self._release) // machine.word
@@ -435,9 +442,9 @@ class EdgeNames:
             yield from self._in_exc_state(holder, target, attribute)
 
     def _in_exc_state(self, generator: int, target: int, attribute: str) -> Iterator[Edge]:
-        """Yield the edge to the exception that a generator handles.
+        """Yield the edge from a generator to the exception that it handles.
 
-        Since 3.7 it lies in the generator, up to 3.10 between the exception's type and its traceback."""
+        Since 3.7 the exception's fields lie in the generator; up to 3.10 they are its type, value and traceback."""
         release, space, word = self._release, self._space, self._space.machine.word
         value = release["exc_item_value"]
         place, embedded = generator + release["gi_exc_state"] + value, release.get("gi_iframe")

@@ -1,6 +1,6 @@
 """Name all references of an object at once, by key, index, attribute or variable, for files that list all references.
 
-``edges`` names a single reference, for people and as an expression."""
+``edges`` names a single reference, for people, and also as an expression."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ITEMS_AT_ONCE = 1 << 13
 
 
 class HolderNames:
-    """The names that one target's objects have for their references, as far as they may be shown."""
+    """The names that objects of one target have for their references, as far as names may be shown."""
 
     def __init__(self, texts: Repr, threads: Threads) -> None:
         self._texts, self._threads = texts, threads
@@ -44,7 +44,8 @@ class HolderNames:
         self._edges = EdgeNames(texts, threads)
 
     def of_root(self, root: Node, target: Node) -> EdgeName | None:
-        """Return the name of a reference from ``sys.modules`` or from a variable of a frame; None for other roots."""
+        """Return the name of a reference from ``sys.modules`` or from a variable of a frame; None for any other
+        root."""
         found = root.root
         if not isinstance(found, PythonRoot) or found.name == STATIC_TYPES:
             return None
@@ -56,18 +57,18 @@ class HolderNames:
         return None if name is None else EdgeName(NAME, name)
 
     def is_dict(self, node: Node) -> bool:
-        """Return whether a node is a dict, or an instance of a subclass."""
+        """Return whether the node is a dict, or an instance of a subclass of dict."""
         with suppress(*TORN):
             kind = self._texts.kind(node.type) if node.type else None
             return kind is not None and kind.family == "dict"
         return False
 
     def makes_namespace(self, name: EdgeName) -> bool:
-        """Return whether the attribute of this name is a dict whose keys are names."""
+        """Return whether a reference with this name is to a dict whose keys are names."""
         return name.kind == NAME and (name.text == MODULES or is_namespace(f".{name.text}"))
 
     def held(self, holder: Node, is_namespace: bool) -> Held:
-        """Yield (address, name) of the references of ``holder``. What cannot be read is left out."""
+        """Yield (address, name) for each reference of ``holder``. References that cannot be read are left out."""
         address, kind = holder.address, holder.type
         parts = [iter([(kind, CLASS)])]
         with suppress(*TORN):
@@ -107,7 +108,8 @@ class HolderNames:
         return self._row(start, space.word(address + release.at(OB_SIZE)), 0)
 
     def _row(self, start: int, count: int, first: int) -> Held:
-        """Yield ``count`` items from the address ``start`` on; the index of the first one is ``first``."""
+        """Yield (item, index) for ``count`` items from the address ``start`` on; the first one has the index
+        ``first``."""
         count, width = min(count, MAX_LISTED), self._space.machine.word
         for at in range(0, count, ITEMS_AT_ONCE):
             raw = self._space.read_available(start + width * at, width * min(ITEMS_AT_ONCE, count - at))

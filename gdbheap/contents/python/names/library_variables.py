@@ -1,4 +1,4 @@
-"""Static variables of libraries that point to C blocks, by their symbols."""
+"""Find the static variables of libraries that point to blocks of C code, by their symbols."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from gdbheap.graph.roots import variable_at
 
 __all__ = ["LibraryVariable", "blocks_led_to", "variable_above", "variable_to"]
 
-# The bytes of a static variable that are read at most. The words before the variable are searched for other pointers to
-# the same blocks: at most this many bytes for all words of the variable.
+# The most bytes of a static variable that are read. For each of its words, the data before the variable is searched for
+# other pointers to the same block; in total, at most MAX_SEARCHED bytes are.
 MAX_OF_VARIABLE, MAX_SEARCHED, WORD = 64 << 10, 1 << 30, 8
-# The length of a chain from a root to what it points to directly.
+# The length of a chain from a root to a node to which it points directly.
 FIRST = 2
 
 
 class LibraryVariable(NamedTuple):
-    """A static variable: its name with its library's, its address, and its bytes."""
+    """A static variable of a library: its name together with the library's, its address, and its bytes."""
 
     name: str
     start: int
@@ -27,9 +27,9 @@ class LibraryVariable(NamedTuple):
 
 
 def variable_to(references: PythonNodes, root: Node, first: Node) -> LibraryVariable | None:
-    """Return the static variable of the library ``root`` whose word points to a node.
+    """Return the static variable that contains the word of the library's data ``root`` which points to a node.
 
-    None for other roots, and if no symbol covers the word."""
+    None if ``root`` is not a library's data, or if no symbol covers the word."""
     if root.root is None or root.root.phase != BY_OTHERS or not root.root.ranges:
         return None
     word = references.word_to(root, first)
@@ -38,15 +38,15 @@ def variable_to(references: PythonNodes, root: Node, first: Node) -> LibraryVari
 
 
 def variable_above(references: PythonNodes, number: int) -> LibraryVariable | None:
-    """Return the static variable at which the chain to a node begins; None if it begins elsewhere."""
+    """Return the static variable at which the chain to a node begins; None if the chain begins elsewhere."""
     chain = references.graph.chain(number)[:FIRST]
     return variable_to(references, *references.nodes(chain)) if len(chain) == FIRST else None
 
 
 def blocks_led_to(references: PythonNodes, variable: LibraryVariable) -> list[int]:
-    """Return the nodes whose chains begin at a variable, ascending.
+    """Return the nodes whose chains begin at a static variable, ascending.
 
-    If two variables point to a node, it belongs to the first one."""
+    If two variables point to a node, the node belongs to the first one."""
     graph = references.graph
     end = variable.start + min(variable.size, MAX_OF_VARIABLE)
     words = _native.words_at(references.space, range(variable.start, end, WORD))

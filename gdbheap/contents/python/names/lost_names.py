@@ -1,6 +1,7 @@
-"""Name static types in a core that lacks the read-only data of their file, without another copy of that file.
+"""Name static types in a core that lacks their names, without the files from which they were loaded.
 
-A static type's name lies in that data; the type itself, and the module dicts that hold it by a name, do not.
+The name of a static type lies in read-only data, which a core may lack. The type itself, and the module dicts in which
+it has a key, are in the core.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ MAX_NAME_LENGTH, MAX_PATH_LENGTH = 100, 4 << 10
 PYTHON2_EXCEPTIONS = "exceptions"
 ABC = ("_collections_abc", "collections.abc")
 
-# The names in Lib/types.py of types of the interpreter that are not in builtins. Lib/_collections_abc.py has iterators.
+# The names in Lib/types.py for types of the interpreter that are not in builtins. Iterators have names in
+# Lib/_collections_abc.py.
 TYPES = {
     "FunctionType": "function",
     "CodeType": "code",
@@ -61,11 +63,12 @@ TYPES = {
     "LazyImportType": "lazy_import",
 }
 ITERATORS = ("iterator", "_keys", "_values", "_items")
-# Since 3.11 the iterator of an ASCII str is a type of its own.
+# Names in Lib/_collections_abc.py that may stand for another type: since 3.11 the iterator of an ASCII str has its own
+# type.
 AMBIGUOUS = ("str_iterator", "zip_iterator")
-# Older names of types that have another name now.
+# Names in builtins that are aliases: their types have another name.
 ALIASES = ("EnvironmentError", "IOError", "bytes")
-# Modules whose types are named without the underscore of the module in which they were made.
+# Modules whose types have no underscore in their names, although the module that makes them has one.
 PUBLIC = ("collections", "datetime", "decimal", "functools", "operator", "weakref")
 RENAMED = {
     "array.ArrayType": "array.array",
@@ -73,7 +76,7 @@ RENAMED = {
     "thread.LockType": "thread.lock",
     "collections._tuplegetter": "_collections._tuplegetter",
 }
-# Entries in the dicts of types: (the type's name, key, name of the value's type).
+# Entries in the dicts of types: (name of the type, key, name of the type of the value).
 EXAMPLES = (
     ("dict", "keys", "method_descriptor"),
     ("dict", "__len__", "wrapper_descriptor"),
@@ -85,7 +88,8 @@ EXAMPLES = (
 
 @dataclass(frozen=True)
 class Place:
-    """Where a type is held: a module's name, the key there, and whether the module is written in C."""
+    """A module dict that has the type as a value: the module's name, the key, and whether the module is written in
+    C."""
 
     module: str
     key: str
@@ -93,9 +97,9 @@ class Place:
 
 
 def lost_names(space: Space, release: Release, modules: Iterable[int], data: Ranges) -> dict[int, str]:
-    """Return {type: name} of the types in ``data`` that dicts of ``modules`` hold.
+    """Return {address of the type: name} for the types in ``data`` that are values in dicts of ``modules``.
 
-    ``data``: the writable data of loaded objects. An object without ``__name__`` in its dict is no module."""
+    ``data``: the writable data of loaded objects. An object whose dict has no ``__name__`` is not a module."""
     found: dict[int, list[Place]] = {}
     kinds: dict[int, str] = {}
     for module in modules:
@@ -111,8 +115,9 @@ def lost_names(space: Space, release: Release, modules: Iterable[int], data: Ran
 
 
 def _examples(space: Space, release: Release, names: dict[int, str]) -> dict[int, str]:
-    """Return the names of the types of values in the dicts of well-known types. Since 3.12 these dicts are
-    elsewhere."""
+    """Return the names of the types of some values in the dicts of well-known types (EXAMPLES).
+
+    Since 3.12 the dicts of these types are elsewhere, and the result is empty."""
     addresses = {name: address for address, name in names.items()}
     found = {}
     for holder, key, name in EXAMPLES:
@@ -125,7 +130,7 @@ def _examples(space: Space, release: Release, names: dict[int, str]) -> dict[int
 
 
 def _places(space: Space, release: Release, held: int, data: Ranges) -> Iterator[tuple[int, Place]]:
-    """Yield (type, place) of the static types in a module's dict. Raises Fault."""
+    """Yield (address of the type, place) for the static types in a module's dict. Raises Fault."""
     entries = [
         (read_name(space, release, key, MAX_NAME_LENGTH), value) for key, value in dict_items(space, release, held)
     ]
@@ -143,7 +148,7 @@ def _places(space: Space, release: Release, held: int, data: Ranges) -> Iterator
 
 
 def _best(places: list[Place]) -> str:
-    """Return the name of a type, from the modules that hold it."""
+    """Return the best name for a type, given the places where modules have it."""
     if any(place.module == PYTHON2_EXCEPTIONS for place in places):
         return f"{PYTHON2_EXCEPTIONS}.{max(place.key for place in places if place.module == PYTHON2_EXCEPTIONS)}"
     own = [place.key for place in places if place.module in BUILTINS]
@@ -159,10 +164,10 @@ def _best(places: list[Place]) -> str:
 
 
 def _dotted(places: list[Place]) -> str:
-    """Return ``module.key``, preferably of a module written in C: other modules have imported the type."""
+    """Return ``module.key``, preferably for a module written in C: other modules have only imported the type."""
     candidates = [place for place in places if place.in_c] or places
     home = min((place.module for place in candidates), key=lambda module: (len(module), module))
-    # weakref.ref is ReferenceType too.
+    # The longest key wins: weakref.ref is also weakref.ReferenceType.
     key = max((place.key for place in candidates if place.module == home), key=lambda key: (len(key), key))
     outer = home.removeprefix("_")
     if outer == "io":
@@ -172,7 +177,8 @@ def _dotted(places: list[Place]) -> str:
 
 
 def like_modules(space: Space, release: Release, types: Iterable[int]) -> list[int]:
-    """Return those of ``types`` whose first field is a dict: modules, and a few others. Exceptions are left out."""
+    """Return those of ``types`` whose objects begin with a pointer to a dict: modules, and a few others. Exceptions are
+    left out."""
     found = []
     for address in types:
         with suppress(Fault):

@@ -1,7 +1,7 @@
 """Assign objects to packages before references are followed.
 
-Modules, classes and functions belong to the package in which they were written, static data to its library. Running
-frames are homes of their own."""
+Modules, classes and functions belong to the package in which they were written, static data to its library. Each
+running frame is a home itself."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ PACKAGE, STANDARD, FRAME, LIBRARY, THREAD, INTERPRETER_ITSELF, ONE_FILE = (
     "package", "standard library", "frame", "library", "thread", "interpreter", "modules",
 )  # fmt: skip
 MAX_NAME_LENGTH = 200
-# A file that was loaded as at least this many modules is one holder.
+# The modules of a file are one holder if the file was loaded as at least this many modules.
 MIN_OF_FILE = 4
 MAX_PATH_LENGTH = 4000
 BUILTINS = ("builtins", "__builtin__")
-# Modules that are part of the interpreter, under their names at its start.
+# Modules that are part of the interpreter, by the names that they have at its start.
 FROZEN = ("_frozen_importlib", "_frozen_importlib_external")
 # The folder of the standard library's extension modules.
 DYNAMIC = "/lib-dynload/"
@@ -51,8 +51,8 @@ FUNCTION, DICT = "function", "dict"
 
 
 class Home(NamedTuple):
-    """The owner of objects. ``kind``: one of the words above; ``name``: of the package, frame, file or thread, else
-    ""."""
+    """The owner of objects. ``kind``: one of the kinds above. ``name``: of the package, frame, file or thread,
+    otherwise ""."""
 
     kind: str
     name: str
@@ -61,11 +61,11 @@ class Home(NamedTuple):
 class Homes:
     """The homes of a graph's nodes.
 
-    ``seeds``: nodes and their homes. ``open``: nodes whose dict is a part of them, such as classes. ``through``: the
-    addresses of the types of such dicts."""
+    ``seeds``: the home of each node that has one by itself. ``open``: nodes whose dict is a part of them, such as
+    classes. ``through``: the addresses of the types of such dicts."""
 
     def __init__(self, references: PythonNodes) -> None:
-        """Find the homes of nodes. Raises Unsupported if the tables lack a field."""
+        """Find the homes of nodes. Raises Unsupported if the tables of the release lack a field."""
         self._references = references
         self._names: TypeNames = references.objects.names
         graph = references.graph
@@ -97,8 +97,8 @@ class Homes:
     def _known_packages(self, found: list[tuple[Node, Node, str]]) -> dict[str, Home]:
         """Return the homes of packages by name.
 
-        Modules in the folder of ``os`` are the standard library, and so are modules that have no file but were
-        imported."""
+        Modules in the folder of the module ``os`` are the standard library, and so are modules that have no file but
+        were imported."""
         files = {
             name: _text(self._references, names, "__file__", MAX_PATH_LENGTH)
             for _module, names, name in found
@@ -116,7 +116,7 @@ class Homes:
         return homes | {name: Home(INTERPRETER_ITSELF, "") for name in BUILTINS}
 
     def _home(self, module: str, is_static: bool = False) -> Home:
-        """Return the home of a module. A static type may name a module that was never imported."""
+        """Return the home of a module. ``is_static``: a static type names it, so it may never have been imported."""
         name = module.partition(".")[0]
         if name in self._packages:
             return self._packages[name]
@@ -149,7 +149,7 @@ class Homes:
         return self._libraries.get(root.name, Home(LIBRARY, root.name))
 
     def _of_packages(self) -> Iterator[tuple[str, Home]]:
-        """Yield (name of a library, home) for libraries in the folder of a package or of the standard library."""
+        """Yield (name of a library, home) for each library in the folder of a package or of the standard library."""
         for loaded in self._references.objects.target.objects:
             name = loaded.path.rpartition("/")[2]
             for part in INSTALLED:
@@ -161,13 +161,13 @@ class Homes:
 
 
 def modules(references: PythonNodes) -> Iterator[tuple[Node, Node, str]]:
-    """Yield each module with its dict and its name, "?" if unknown."""
+    """Yield (module, its dict, its name) for each module; the name is "?" if unknown."""
     for module, names in namespaces(references):
         yield module, names, _text(references, names, "__name__", MAX_NAME_LENGTH) or "?"
 
 
 def namespaces(references: PythonNodes) -> Iterator[tuple[Node, Node]]:
-    """Yield each module with its dict."""
+    """Yield (module, its dict) for each module."""
     names, graph = references.objects.names, references.graph
     kinds = [address for address in graph.type_addresses() if names.name(address) == "module"]
     space, place = references.objects.target.space, references.objects.release.at(MODULE_DICT)
@@ -181,7 +181,7 @@ def namespaces(references: PythonNodes) -> Iterator[tuple[Node, Node]]:
 def modules_of_files(
     references: PythonNodes, found: Iterable[tuple[Node, Node, str]]
 ) -> dict[str, list[tuple[Node, Node, str]]]:
-    """Return, by file, the modules whose file was loaded as MIN_OF_FILE modules or more."""
+    """Return, by file, the modules of each file that was loaded as at least MIN_OF_FILE modules."""
     by_file: dict[str, list[tuple[Node, Node, str]]] = {}
     for module, names, name in found:
         file = _text(references, names, "__file__", MAX_PATH_LENGTH)
@@ -191,12 +191,12 @@ def modules_of_files(
 
 
 def _is_below(file: str, base: str) -> bool:
-    """Return whether a file belongs to the standard library, which lies below ``base``."""
+    """Return whether a file belongs to the standard library, whose folder is ``base``."""
     return file.startswith(f"{base}/") and not any(part in file for part in INSTALLED)
 
 
 def _is_made(references: PythonNodes, names: Node) -> bool:
-    """Return whether the program made a module itself, which therefore has no spec. In Python 2 this is unknown."""
+    """Return whether the program made a module itself: such a module has no spec. In Python 2 this is unknown."""
     objects = references.objects
     with suppress(Fault, Unsupported):
         spec = dict_lookup(objects.target.space, objects.release, names.address, "__spec__", objects.names.lookups)

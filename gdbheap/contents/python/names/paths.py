@@ -1,4 +1,4 @@
-"""Paths through the graph, as text for people and as Python expressions."""
+"""Paths through the graph of Python objects, as text for people and as Python expressions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from gdbheap.layout.cpython import FLAG_TYPE
 
 PORTION = 512
 MAX_RUN = 30
-# The number of edges whose names are cached: many chains lead through the same ones.
+# The most edges whose names are cached. Caching helps, because many chains lead through the same edges.
 KEPT_EDGES = 1 << 14
 FRAME, MEMORY = "frame", "memory"
 OWN_DICT = ".__dict__"
-# A class shows its dict only through a proxy.
+# The dict of a class. A class gives access to it only through a proxy.
 DICT_OF_CLASS = "__import__('gc').get_referents({})[0]"
-# As Python 3 and Python 2 write a key.
+# The text of a key, as for Python 3 and as for Python 2.
 _KEY = re.compile(r"\A\[(?:'([A-Za-z_]\w*)'|str\(b'([A-Za-z_]\w*)'\))\]\Z")
 
 
 class ObjectPaths:
-    """Names nodes, edges and chains of one graph."""
+    """Names the nodes, edges and chains of one graph of Python objects."""
 
     def __init__(self, references: PythonNodes) -> None:
         self.references = references
@@ -35,11 +35,11 @@ class ObjectPaths:
         self.edges = EdgeNames(references.objects.repr, references.threads)
         self._kept: dict[int, _Prefix] = {}
         self._edges: dict[tuple[int, int, bool], Edge] = {}
-        # Names of blocks that roots point to, by their first bytes, if these say more than the root.
+        # Names for blocks to which roots point, by the address of the block, if these say more than the root's name.
         self.named: dict[int, str] = {}
 
     def type_name(self, node: Node) -> str:
-        """Return the name of an object's type, otherwise a word for what the node is."""
+        """Return the name of an object's type; for any other node, a word for what it is."""
         if isinstance(node.root, PythonRoot):
             return FRAME if node.root.is_running else MEMORY
         return self.names.name(node.type) if node.type else self._structure_at(node) or BLOCK
@@ -49,18 +49,18 @@ class ObjectPaths:
         return structures.name_at(node.block) if structures is not None and node.kind == "unknown" else None
 
     def structure_name(self, kind: int) -> str:
-        """Return the name of the kind of C block with this number."""
+        """Return the name of the kind of C blocks with the number ``kind``."""
         structures = self.references.structures
         return BLOCK if structures is None else structures.name_of(kind)
 
     def kind_name(self, kind: int) -> str:
-        """Return the name of the type at an address."""
+        """Return the name of the type whose address is ``kind``."""
         return self.names.name(kind)
 
     def edge(self, holder: Node, target: Node, above: str = "") -> Edge:
         """Return the name of the reference from ``holder`` (an object, a root, or an unknown block) to ``target``.
 
-        ``above``: the text of an edge to the holder, which decides if the keys of a dict are names."""
+        ``above``: the text of an edge to the holder. If the holder is a dict, it shows whether the keys are names."""
         key = holder.id, target.id, is_namespace(above)
         found = self._edges.get(key)
         if found is None:
@@ -99,9 +99,10 @@ class ObjectPaths:
         return Edge(root.name)
 
     def path(self, numbers: Sequence[int]) -> Path:
-        """Return the path for a chain of the graph that begins at a root; of a long chain, the steps at both ends.
+        """Return the path for a chain of node numbers that begins at a root.
 
-        Buffers belong to the object before them."""
+        A long path has only the steps at both ends. A buffer has no step of its own: it belongs to the object before
+        it."""
         prefix = self._prefix(numbers)
         expression = prefix.text()
         root = self.references.node(numbers[0]).root if expression else None
@@ -125,7 +126,7 @@ class ObjectPaths:
         return [node for node in self.references.nodes(numbers) if node.kind != "buffer"]
 
     def _steps(self, nodes: list[Node]) -> list[Step]:
-        """Return a step for each node but the first, which is the root or its target."""
+        """Return a step for each node but the first."""
         run = _Prefix()
         steps = []
         for holder, node in zip(nodes, nodes[1:]):
@@ -134,7 +135,7 @@ class ObjectPaths:
         return steps
 
     def _prefix(self, numbers: Sequence[int]) -> _Prefix:
-        """Return the edges of a chain. Prefixes are cached: other chains begin the same way."""
+        """Return the edges of a chain. Beginnings of chains are cached, because other chains have the same ones."""
         done, prefix = 0, _Prefix()
         places = range(PORTION, len(numbers), PORTION)
         for place in reversed(places):
@@ -154,7 +155,8 @@ class ObjectPaths:
         return prefix
 
     def _extend(self, prefix: _Prefix, nodes: list[Node]) -> None:
-        """Add the edges between the nodes. The next edge of a run is tried first where the last one was."""
+        """Append the edges between the nodes. If an edge repeats the last run, it is found without searching the
+        holder."""
         for holder, node in zip(nodes, nodes[1:]):
             self._next(prefix, holder, node)
 
@@ -170,25 +172,28 @@ class ObjectPaths:
         return edge
 
     def _is_attribute(self, kind: int, edge: Edge) -> bool:
-        """Return whether a key in the dict of an instance of the type at ``kind`` can be read as an attribute."""
+        """Return whether a key in the dict of an instance of the type at ``kind`` can be written as an attribute."""
         key = key_of(edge.text) if kind else None
         return key is not None and not self.edges.shadowed(kind, key)
 
 
 def is_own_dict(expression: str) -> bool:
-    """Return whether an expression is the dict of an instance or of a class, which counts as a part of that."""
+    """Return whether an expression is the dict of an instance or of a class; such a dict counts as part of its
+    owner."""
     start, end = DICT_OF_CLASS.split("{}")
     return expression.endswith(OWN_DICT) or (expression.startswith(start) and expression.endswith(end))
 
 
 def _where(root: PythonRoot) -> str:
-    """Return " in interpreter N" for the ``sys.modules`` of a subinterpreter; "" for the main interpreter's."""
+    """Return " in interpreter N" for the ``sys.modules`` of a subinterpreter; "" for that of the main interpreter."""
     return f" in interpreter {root.interpreter}" if root.interpreter else ""
 
 
 @dataclass
 class _Run:
-    """An edge, or an instance's dict with a key in it, that is followed ``count`` times from objects of one type."""
+    """An edge that is followed ``count`` times in a row from objects of one type.
+
+    Instead of one edge it may be two: to the dict of an instance, and a key in it."""
 
     edges: tuple[Edge, ...]
     kind: int
@@ -197,7 +202,7 @@ class _Run:
 
     @property
     def expression(self) -> str:
-        """The expression of one turn, with ``{}`` for the holder's expression."""
+        """The expression of one turn of the run, with ``{}`` for the expression of the holder."""
         if len(self.edges) == 1:
             return self.edges[0].expression or ""
         return f"{{}}.{key_of(self.edges[1].text)}"
@@ -206,7 +211,7 @@ class _Run:
 class _Prefix:
     """The beginning of an expression, as runs.
 
-    ``place``: how many edges of one more turn of the last run are done; ``last``: the text of the last edge."""
+    ``place``: how many edges of a further turn of the last run were appended. ``last``: the text of the last edge."""
 
     def __init__(self) -> None:
         self.runs: list[_Run] = []
@@ -216,21 +221,23 @@ class _Prefix:
         self.lost = False
 
     def copy(self) -> _Prefix:
-        """Return a copy that can grow on its own."""
+        """Return a copy that can be extended independently."""
         other = _Prefix()
         other.runs = [replace(run) for run in self.runs]
         other.place, other.length, other.lost, other.last = self.place, self.length, self.lost, self.last
         return other
 
     def own_dict(self) -> int:
-        """Return the type of the instance whose dict is the last object; 0 if the last object is no such dict."""
+        """Return the type of the instance whose dict is the last object; 0 if the last object is not the dict of an
+        instance."""
         last = self.runs[-1] if self.runs else None
         if last is None or last.of_class or last.edges[-1 if self.place == 0 else 0].text != OWN_DICT:
             return 0
         return last.kind
 
     def add(self, edge: Edge, holder: Node, of_class: bool, plain: bool) -> None:
-        """Append an edge. ``plain``: it leads from an instance's own dict, and its key can be read as an attribute."""
+        """Append an edge. ``plain``: it leads from an instance's own dict, and its key can be written as an
+        attribute."""
         if edge.expression is None or (holder.root is not None and "{}" in edge.expression):
             self.lost = True
         if self.place:
@@ -250,7 +257,8 @@ class _Prefix:
             self.runs.append(run)
 
     def repeated(self, holder: Node, target: Node) -> Edge | None:
-        """Return the last run's next edge if it leads from ``holder`` to ``target``, and count it; otherwise None."""
+        """Return the next edge of the last run if it leads from ``holder`` to ``target``, and append it; otherwise
+        None."""
         if not self.runs:
             return None
         run = self.runs[-1]
@@ -269,7 +277,7 @@ class _Prefix:
         return edge
 
     def text(self) -> str | None:
-        """Return the whole expression, a long run as a loop; None if an edge has no expression."""
+        """Return the whole expression; a long run becomes a loop. None if an edge has no expression."""
         if self.lost or not self.runs:
             return None
         text = ""
@@ -287,6 +295,6 @@ class _Prefix:
 
 
 def key_of(text: str) -> str | None:
-    """Return the key in the text of an edge, if it is an identifier; otherwise None."""
+    """Return the key in the text of an edge if the key is an identifier; otherwise None."""
     found = _KEY.match(text)
     return found and (found[1] or found[2])

@@ -1,8 +1,8 @@
-"""Names of fields of C types that are in no table of members, from the structures in the types' sources.
+"""Names for fields of C types that are in no table of members, from the structs in the types' C sources.
 
-A name is a Python attribute, or has an arrow, ``(chain)->source``: a field that only C code can reach. Offsets are
-those of builds whose objects have a plain header; ``Release.at`` moves them. Sources: Objects/ and Modules/ of CPython
-2.7 to 3.13, numpy/ndarraytypes.h, lxml's etree.h and parser.pxi.
+A name is a Python attribute, or has an arrow, as in ``(chain)->source``, for a field that only C code can reach.
+Offsets are those of builds whose objects have the usual head; ``Release.at`` converts them. Sources: Objects/ and
+Modules/ of CPython 2.7 to 3.13, numpy/ndarraytypes.h, lxml's etree.h and parser.pxi.
 """
 
 from __future__ import annotations
@@ -87,15 +87,14 @@ PYTHON_2: dict[str, Names] = {
     "_ssl._SSLSocket": {},
 }
 LRU_CACHE = "functools._lru_cache_wrapper"
-# Since 3.7, and before: gh-72179 moved the most used fields to the front.
+# The fields of an lru_cache since 3.7, and up to 3.6: gh-72179 moved the most used fields to the front.
 LRU_FIELDS: Names = {72: "->cache", 88: "__wrapped__"}
 OLD_LRU_FIELDS: Names = {72: "__wrapped__", 88: "->cache", 96: "->cache_info_type"}
 IMPORTED = "itertools."
 
 
 def struct_fields(release: Release, name: str) -> Names:
-    """Return the names of fields of the type called ``name``, by their offsets in this build; empty for an unknown
-    type."""
+    """Return {offset in this build: name} for the fields of the type called ``name``; empty for an unknown type."""
     name = name[len(IMPORTED) :] if name.startswith(IMPORTED) else name
     if name == LRU_CACHE:
         found = LRU_FIELDS if (release.major, release.minor) >= (3, 7) else OLD_LRU_FIELDS

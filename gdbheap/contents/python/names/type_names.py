@@ -1,4 +1,4 @@
-"""Names of Python types: ``module.qualname``, without the module for builtins."""
+"""Read the names of Python types: ``module.qualname``, or only the name for types of builtins."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from gdbheap.layout.cpython import (
 
 BUILTINS = ("builtins", "__builtin__")
 MAX_NAME_BYTES = 500
-# After this many bases in all, each type's chain of bases is cut to a few: a hostile target may have as many types as
-# blocks. Real programs have some ten thousand types, with five bases each.
+# Once MANY_BASES bases were read in total, only FEW_BASES are read for each further type: a hostile target may have as
+# many types as blocks. Real programs have some ten thousand types, with five bases each.
 MANY_BASES, FEW_BASES = 1 << 18, 4
 
 
 class TypeNames:
-    """Names of types by address; each is read once. ``lost``: names of types whose own name is not in memory."""
+    """Names of types by address; each is read once. ``lost``: names for types whose own name is not in memory."""
 
     def __init__(self, space: Space, release: Release, lost: dict[int, str] | None = None) -> None:
         self._space = space
@@ -39,23 +39,22 @@ class TypeNames:
         self.lookups = Lookups()
 
     def name(self, address: int) -> str:
-        """Return the name of the type at ``address``; ``type at 0x…`` if it is neither in memory nor in an available
-        file."""
+        """Return the name of the type at ``address``; ``type at 0x…`` if its name can be read nowhere."""
         if address not in self._names:
             name = self._read(address) or self._lost.get(address) or self._name_now(address)
             self._names[address] = name or f"type at {address:#x}"
         return self._names[address]
 
     def _name_now(self, address: int) -> str | None:
-        """Return the type's name from the running process, where it was resumed before all was copied: names do not
-        change."""
+        """Return the type's name from the process if it runs again, because not everything was copied; otherwise None.
+
+        Names of types do not change, so the running process still has the same ones."""
         space = self._space.as_it_runs()
         return None if space is None else TypeNames(space, self._release)._read(address)
 
     def with_bases(self, address: int) -> Iterator[str]:
-        """Yield the names of the type at ``address`` and of its bases, each the ``__base__`` of the one before.
-
-        The bases end where memory cannot be read."""
+        """Yield the names of the type at ``address`` and of its chain of bases (``tp_base``), until memory cannot be
+        read."""
         most = MAX_BASES if self._bases_left > 0 else FEW_BASES
         for _ in range(most if address else 0):
             self._bases_left -= 1
@@ -68,7 +67,7 @@ class TypeNames:
                 break
 
     def module(self, address: int) -> str:
-        """Return the module of the type at ``address``; "builtins" if its name has none."""
+        """Return the module of the type at ``address``; "builtins" if its name contains no module."""
         if self.flags(address) & FLAG_HEAP_TYPE:
             return self._module(address) or BUILTINS[0]
         try:
@@ -93,7 +92,7 @@ class TypeNames:
         return self._static_name(address)
 
     def _static_name(self, address: int) -> str | None:
-        """Return ``tp_name``: dotted for types of extension modules, plain for builtins; None if it cannot be read."""
+        """Return the name in ``tp_name``, with the module for types of extension modules; None if it cannot be read."""
         try:
             field = self._space.word(address + self._release.at(TP_NAME))
             name = self._space.cstring(field, MAX_NAME_BYTES).decode("utf-8", "replace")
@@ -111,7 +110,7 @@ class TypeNames:
             return None
 
     def _module(self, address: int) -> str | None:
-        """Return ``__module__`` from the type's dict, if it is a string; otherwise None."""
+        """Return ``__module__`` from the type's dict if it is a string; otherwise None."""
         try:
             held = self._space.word(address + self._release.at(TP_DICT))
             found = dict_lookup(self._space, self._release, held, "__module__", self.lookups)

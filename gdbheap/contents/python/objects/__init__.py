@@ -1,1 +1,1 @@
-"""Objects and what they own: where each lies, its size, and its references."""
+"""Python objects and what they own: where each lies, its size, and its references."""

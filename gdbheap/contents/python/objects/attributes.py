@@ -1,4 +1,4 @@
-"""Read an instance's attributes: from a dict, from values before or after the object, and from slots."""
+"""Read the attributes of instances: from a dict, from values before or after the object, and from slots."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Slot = tuple[str, int]
 
 
 class Attributes:
-    """Finds attributes; the slots of each class are read once. Names are cut at MAX_NAME_LENGTH."""
+    """Finds the attributes of instances. The slots of each class are read once. Names are cut at MAX_NAME_LENGTH."""
 
     MAX_NAME_LENGTH = MAX_NAME_LENGTH
 
@@ -62,17 +62,17 @@ class Attributes:
                 yield name, value
 
     def is_slot(self, kind: int, name: str) -> bool:
-        """Return whether the attribute lies in a slot of the class or of a base."""
+        """Return whether the attribute lies in a slot of the class or of one of its bases."""
         return any(slot == name for slot, _offset in self._slots_of(kind))
 
     def reader(
         self, memory: Memory, address: int, kind: int, name: str, allowance: Allowance | None = None
     ) -> Callable[[int], int]:
-        """Return a function from other instances of the class to the value of the attribute, 0 if it has none.
+        """Return a function that returns the attribute's value in another instance of the class, or 0 if it has none.
 
-        It is made from the instance at ``address``, and is fast for instances that keep the attribute in the same
-        place. It raises Fault if a key that may be this name cannot be read, and at the end of the ``allowance``;
-        without one the allowance grows with each call."""
+        The function is made from the instance at ``address``, and is fast for instances that keep the attribute in the
+        same place. It raises Fault if a key that may be this name cannot be read, or if the ``allowance`` is used up.
+        Without an ``allowance``, each call may read a certain number of entries."""
         for slot, offset in self._slots_of(kind):
             if slot == name:
                 return lambda other: memory.word(other + offset)
@@ -85,7 +85,7 @@ class Attributes:
         return read
 
     def _value(self, memory: Memory, address: int, kind: int, name: str, allowance: Allowance | None) -> int:
-        """Return the value of an attribute that lies in no slot; 0 if there is none. Raises Fault."""
+        """Return the value of an attribute that lies in no slot; 0 if the instance does not have it. Raises Fault."""
         if allowance is None:
             self._lookups.begin(name)
         for key, value in self._own(memory, address, kind, allowance or self._lookups):
@@ -93,15 +93,15 @@ class Attributes:
             if own == name:
                 return value
             if own is None:
-                # A key of another type can be read; one that cannot be read may be this name.
+                # Fault if even these bytes of the key cannot be read, because the key may be this name. Otherwise the
+                # key is not a str.
                 memory.read(key, self._release["sizeof_ascii"] + len(name))
         return 0
 
     def _finder(self, memory: Memory, address: int, kind: int, name: str) -> Callable[[int], int] | None:
-        """Return a function from instances whose values share the class's keys to the attribute's value, 0 for other
-        instances.
+        """Return a function that returns the attribute's value in instances whose values share the class's keys.
 
-        None if the instance at ``address`` does not share the keys."""
+        For other instances it returns 0. None if the instance at ``address`` does not share the keys."""
         start = self._shared(memory, address, kind)
         if start is None or not start(address):
             return None
@@ -118,7 +118,7 @@ class Attributes:
         return find
 
     def _shared(self, memory: Memory, address: int, kind: int) -> Callable[[int], int] | None:
-        """Return a function from instances to the address of their first value, 0 if they do not share the type's
+        """Return a function that returns the address of an instance's first value, or 0 if it does not share the type's
         keys."""
         release = self._release
         where, header, before = release.get("managed_dict"), release.get("values_header"), release.get("ma_values")
@@ -152,7 +152,7 @@ class Attributes:
     def _own(
         self, memory: Memory, address: int, kind: int, allowance: Allowance | None = None
     ) -> Iterator[tuple[int, int]]:
-        """Return (key, value) pairs of the instance's dict, also if the dict is not materialised yet."""
+        """Return (key, value) pairs of the instance's dict, even if no dict object exists yet."""
         release = self._release
         where = release.get("managed_dict")
         if where is None or not memory.word(kind + self._release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
@@ -169,10 +169,10 @@ class Attributes:
         return dict_items(memory, self._release, found, allowance) if found else iter(())
 
     def _values(self, memory: Memory, address: int, kind: int, word: int) -> int:
-        """Return where the values lie while there is no dict; 0 if there is a dict.
+        """Return the address of an instance's values while it has no dict object; 0 if it has one.
 
-        They lie after the object (3.13), in a block that the word before the dict's points to (3.11), or in one that
-        the dict's own word points to, tagged (3.12)."""
+        The values lie after the object (3.13), in a block to which the word before the dict's points (3.11), or in a
+        block to which the dict's own word points with a tag (3.12)."""
         inline, before = self._release.get("flag_inline_values"), self._release.get("managed_values")
         if inline is not None:
             values = address + memory.word(kind + self._release.at(TP_BASICSIZE))
@@ -189,7 +189,7 @@ class Attributes:
         return self._slots[kind]
 
     def _read_slots(self, kind: int) -> list[Slot]:
-        """Return name and offset of each member that is an object, of the class and its bases; the bases' members come
+        """Return (name, offset) of each member of the class and its bases that is an object. Members of bases come
         first."""
         found: list[list[Slot]] = []
         while kind and len(found) < MAX_BASES:
@@ -215,9 +215,9 @@ class Attributes:
 
 
 def _dict_place(memory: Memory, release: Release, address: int, kind: int) -> int:
-    """Return the address of the pointer to the instance's dict; 0 if the class has none.
+    """Return the address of the pointer to the instance's dict; 0 if instances of the class have no dict.
 
-    For objects of variable size the offset may be negative: it counts from the object's end."""
+    For objects of variable size the offset may be negative: it is counted from the end of the object."""
     fields = (TP_DICTOFFSET, TP_BASICSIZE, TP_ITEMSIZE)
     offset, basic, item = (signed_word(memory, kind + release.at(field)) for field in fields)
     if offset >= 0:

@@ -1,4 +1,4 @@
-"""The interface for reading a target's memory to interpret objects: a Space, or a reader with a budget."""
+"""The interface for reading a target's memory to interpret objects: a Space, or a reader with a limit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 from gdbheap._native import Space
 from gdbheap.machines.machine import Machine
 
-# Bytes read at a time: a part of a page on every machine.
+# The bytes that are read at a time; no page of any machine is smaller.
 STEP = 4 << 10
 MAX_PAGES = 1 << 14
 
@@ -35,7 +35,8 @@ def signed_word(memory: Memory, address: int) -> int:
 
 
 class Pages:
-    """The memory of a stopped target, read page by page: for walks that read single words in many places."""
+    """The memory of a stopped target, read in cached pieces of STEP bytes. It is meant for reading single words in many
+    places."""
 
     def __init__(self, space: Space) -> None:
         self._space = space

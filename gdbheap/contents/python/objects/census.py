@@ -1,4 +1,4 @@
-"""The owners of the used blocks of a Python process, and the object in any one of them."""
+"""Find the Python objects in blocks in use, and the owners of the other blocks."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ MIN_VOTES = 20
 PRE_HEADER = 16
 GC_HEADS = (16, 24, 32)
 NO_GC_HEAD = (0,)
-# The size of the request and its domain (Objects/obmalloc.c, _PyMem_DebugRawAlloc).
+# The bytes that debug hooks put before a block: the size of the request and its domain (Objects/obmalloc.c,
+# _PyMem_DebugRawAlloc).
 HOOK = 16
-# Without a tzinfo, these objects are allocated without the field for it (Modules/_datetimemodule.c, 2.7 to 3.15).
+# Objects of these types that have no tzinfo are allocated without the field for it (Modules/_datetimemodule.c, 2.7 to
+# 3.15).
 SHORTENED = [("datetime.time", 32), ("datetime.datetime", 40)]
 
 Progress = Callable[[int, int], object]
@@ -42,7 +44,7 @@ Progress = Callable[[int, int], object]
 
 @dataclass(frozen=True)
 class TypeLayout:
-    """The layout of types for the native classifier; see native/core/src/python/layout.rs."""
+    """The layout of types and objects for the native classifier; see native/core/src/python/layout.rs."""
 
     data: list[tuple[int, int]]
     smallest_heap_type: int
@@ -75,7 +77,8 @@ class TypeLayout:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate of the objects of the type at ``address``, and of their bytes: live ones, and those on free lists."""
+    """Estimated numbers for the type at ``address``: live objects and their bytes, and idle ones, which are on free
+    lists."""
 
     type: str
     address: int
@@ -97,9 +100,10 @@ class Found:
 
 @dataclass(frozen=True)
 class CensusRequest:
-    """The input of a census, next to the heaps; see native/core/src/python/census.rs.
+    """What a census is asked for; see native/core/src/python/census.rs.
 
-    ``roots``: the owner of each root of the graph, as an index into ``Roots.names``."""
+    ``roots``: the owner of each root of the graph, as an index into ``Roots.names``. ``watched``: the blocks whose
+    owners are wanted. ``unknown``: how many of the largest blocks without an owner to list."""
 
     roots: list[int]
     watched: list[int]
@@ -108,10 +112,10 @@ class CensusRequest:
 
 @dataclass(frozen=True)
 class Owner:
-    """The owner of a buffer: the object's address, its type's name, and the role of the buffer (``items``, ``keys``).
+    """The owner of a block: the object's address, its type's name, and the role of the block (``items``, ``keys``).
 
-    If a root, and no object, leads to the block (see ``Roots``), the type is None, ``address`` is that of the word that
-    points to the block, and ``role`` names the root.
+    If only a root leads to the block (see ``Roots``), and no object, then ``type`` is None, ``address`` is that of the
+    word that points to the block, and ``role`` names the root.
     """
 
     address: int
@@ -122,8 +126,8 @@ class Owner:
 class Objects:
     """The Python objects of one target, in the ``blocks`` of its allocators.
 
-    Included are objects in ``unwalked`` memory to which others point, with the buffers that the objects' own fields
-    give. Raises Unsupported if the layout cannot be proven.
+    They include objects in ``unwalked`` memory to which others point, with the buffers that these objects' fields name.
+    Raises Unsupported if the layout of the objects cannot be proven.
     """
 
     def __init__(
@@ -159,7 +163,7 @@ class Objects:
         self._owners: dict[int, Owner | None] = {}
 
     def heaps_with(self, mapped: Ranges) -> _native.Heaps:
-        """Return the heaps, with each range of mapped memory added as a block whose bytes are not read."""
+        """Return the heaps with each range of mapped memory added as a block whose bytes are not read."""
         claimed = [] if self.claimed is None else [self.claimed]
         stores = [*self.blocks.stores, *claimed, _native.Claimed(mapped)]
         return self._heaps(stores) if mapped else self.heaps
@@ -168,8 +172,10 @@ class Objects:
         return _native.Heaps(self.target.space, stores)
 
     def _prove(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
-        """Determine from the blocks themselves what precedes an object, and compare it with what the release says."""
-        # Other flag bits differ between releases: in 2.7 nearly every type has 1 << 3 and 1 << 4.
+        """Return the layout with the bytes that precede an object, determined from the blocks, and add facts about it.
+
+        Raises Unsupported if they cannot be determined or contradict the release."""
+        # Other bits mean different things in different releases: in 2.7 nearly every type has 1 << 3 and 1 << 4.
         mask = cpython.FLAG_GC | layout.flags_pre_header
         for where, heaps in self._sampled.items():
             votes = _native.vote_distances(heaps, layout, mask, SAMPLED_POOLS)
@@ -192,10 +198,9 @@ class Objects:
         )
 
     def _prove_by_references(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
-        """Determine the size of PyGC_Head without a walked block: the one with which references lead to the most
-        blocks.
+        """Return the layout with that size of PyGC_Head with which references lead to the most blocks.
 
-        Raises Unsupported."""
+        It is used if no walked block decides. Raises Unsupported."""
         known = self.release.get("gc_head")
         heads = GC_HEADS if known is None else (known,)
         counts = {head: len(self._find_claimed(replace(layout, gc_head=head))) for head in heads}
@@ -213,7 +218,7 @@ class Objects:
 
     @property
     def _sampled(self) -> dict[str, _native.Heaps]:
-        """The heaps in which small objects may lie: in stores for objects alone or, without these, in chunks of
+        """The heaps in which small objects may lie, by name: stores that only objects use; otherwise chunks of
         malloc."""
         own, general = self.blocks.own, self.blocks.general
         sampled = {name: self._heaps([store, *general.values()]) for name, store in own.items()}
@@ -222,8 +227,9 @@ class Objects:
         return sampled
 
     def _class_dealloc(self, layout: TypeLayout, heaps: _native.Heaps) -> int:
-        """Return ``subtype_dealloc``: the deallocator that more heap types have than any other; 0 without heap
-        types."""
+        """Return the address of ``subtype_dealloc``; 0 if the sample has no heap types.
+
+        It is the deallocator that the most heap types have."""
         sample = _native.sample_types(heaps, layout, TYPES_IN_POOLS)
         heap_types = [address for address, flags in sample.items() if flags & cpython.FLAG_HEAP_TYPE]
         votes: Counter[int] = Counter()
@@ -233,7 +239,8 @@ class Objects:
         return votes.most_common(1)[0][0] if votes else 0
 
     def _lost_names(self, facts: Facts) -> dict[int, str]:
-        """Return the names that modules give to static types whose own names are in no available file."""
+        """Return the names that modules give to static types whose own names are neither in memory nor in an available
+        file."""
         space, layout = self.target.space, self.layout
         if all(loaded.elf is not None for loaded in self.target.objects if loaded.writable_ranges()):
             return {}
@@ -249,7 +256,7 @@ class Objects:
         return lost
 
     def _with_claimed(self, layout: TypeLayout, facts: Facts, progress: Progress | None) -> TypeLayout:
-        """Return the layout once the blocks in unwalked memory are known. From then on these are among the heaps."""
+        """Find the blocks in unwalked memory, add them to the heaps, and return the layout to use from then on."""
         claimed = self.claimed = self._find_claimed(layout, progress)
         facts.add(
             "blocks by objects' own fields", len(claimed), "references from walked blocks, static data and stacks"
@@ -265,7 +272,7 @@ class Objects:
     def static_types(self) -> list[int]:
         """Return the addresses of static types.
 
-        These are structures in the data of loaded objects that look like a type, and whose own type lies there too or
+        They are structures in the data of loaded objects that look like a type, and whose own type lies in such data or
         among the interpreter's own blocks."""
         own = [*self.blocks.own.values(), *([] if self.claimed is None else [self.claimed])]
         return _native.static_types(self._heaps(own), self.layout)
@@ -273,7 +280,8 @@ class Objects:
     def _confirm_pre_header(
         self, votes: Sequence[_native.DistanceVotes], head: int, layout: TypeLayout, facts: Facts
     ) -> None:
-        """Check that objects with a managed dictionary occur where the release's table says. Raises Unsupported."""
+        """Check that objects with a managed dictionary lie where the release's table says. Raises Unsupported
+        otherwise."""
         flags = cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT
         ballots = _ballots(votes, flags)
         if not layout.flags_pre_header & cpython.FLAG_MANAGED_DICT or sum(ballots.values()) < MIN_VOTES:
@@ -289,11 +297,11 @@ class Objects:
         unknown: int = 0,
         references: Nodes | None = None,
     ) -> _native.Census:
-        """Classify every used block.
+        """Classify every block in use.
 
-        The owners of the ``watched`` blocks (the program's pointers) are remembered, and the ``unknown`` largest blocks
-        without an owner are listed. ``references``: the graph that gives the owners of C blocks; without it they have
-        none."""
+        The owners of the ``watched`` blocks (given by the program's pointers) are remembered for ``owners_of``, and the
+        ``unknown`` largest blocks without an owner are listed. ``references``: the graph from which the owners of C
+        blocks are known; without it these have none."""
         question = CensusRequest(self._root_numbers(references), list(watched), unknown)
         graph = None if references is None else references.graph
         census = _native.take_census(self.heaps, self.layout, question, graph, progress)
@@ -303,7 +311,7 @@ class Objects:
         return census
 
     def _root_numbers(self, references: Nodes | None) -> list[int]:
-        """Return the owner of each root of a graph: a library, the threads, or else the interpreter."""
+        """Return the owner of each root of a graph: a library, the threads or, for all other roots, the interpreter."""
         names = {name: number for number, name in enumerate(self.roots.names)}
         threads = dict.fromkeys(ON_STACKS, names[THREADS])
         return [{**names, **threads}.get(root.name, 0) for root in (references.roots if references else ())]
@@ -317,25 +325,26 @@ class Objects:
     def estimate(self) -> list[Estimate]:
         """Return an estimate of all objects in blocks of up to 512 bytes, a row for each type.
 
-        It is made from a sample: the cost does not depend on the size of the heap."""
+        It is made from a sample, so its cost does not depend on the size of the heap."""
         rows = _native.estimate_types(self.heaps, self.layout, ESTIMATE_POOLS)
         return [
             Estimate(self.names.name(row.kind), row.kind, row.live, row.bytes, row.idle, row.idle_bytes) for row in rows
         ]
 
     def objects_in(self, blocks: Sequence[tuple[int, int]]) -> list[Found | None]:
-        """Return the object in each block (program's pointer, size of the block), or None; the first one of several."""
+        """Return the object in each block (program's pointer, size of the block), or None. If a block has several, the
+        first."""
         return self._objects_at([(address, size, address) for address, size in blocks])
 
     def addresses_in(self, blocks: Sequence[tuple[int, int]]) -> list[int | None]:
-        """Return the address of the object in each block, or None."""
+        """Return the address of the object in each block (program's pointer, size of the block), or None."""
         places = [(address, size, address) for address, size in blocks]
         rows = _native.objects_in(self.heaps, self.layout, places)
         return [None if row is None else row.address for row in rows]
 
     def object_at(self, block: int, size: int, address: int) -> Found | None:
-        """Return the object at ``address`` in a block (program's pointer, size): Python 2 puts many numbers in one
-        block."""
+        """Return the object at ``address`` in a block (program's pointer, size), or None. Python 2 puts many numbers in
+        one block."""
         return self._objects_at([(block, size, address)])[0]
 
     def _objects_at(self, places: list[tuple[int, int, int]]) -> list[Found | None]:
@@ -348,53 +357,55 @@ class Objects:
     def chunks_of(
         self, kinds: set[int], wanted: _native.Wanted, progress: Progress | None = None
     ) -> list[_native.ListedChunk]:
-        """Return those of the ``wanted`` chunks that look like live objects of the types at ``kinds``."""
+        """Return those of the ``wanted`` chunks that look like live objects of the types whose addresses are in
+        ``kinds``."""
         return _native.list_objects(self.heaps, self.layout, kinds, wanted, progress)
 
     def instances(
         self, kinds: dict[int, int], without: set[int], order: str, top: int | None, progress: Progress | None = None
     ) -> _native.InstanceList:
-        """Return live objects of the types at ``kinds``, the first ``top`` in ``order``.
+        """Return the live objects of some types, the first ``top`` in ``order``.
 
-        Each has the size of its block and of the blocks that its fields own. The values of ``kinds`` are the types'
-        ranks in the alphabet. ``without``: blocks that only look like objects."""
+        ``kinds``: the addresses of the types, with their ranks in the alphabet. Each object has the size of its block
+        and the size of the blocks that its fields own. ``without``: blocks that only look like objects."""
         return _native.list_instances(self.heaps, self.layout, kinds, without, order, top, progress)
 
     def asked_sizes(self, without: set[int], progress: Progress | None = None) -> list[_native.AskedSize]:
-        """Return, for each size class of pymalloc, the bytes that its live objects asked for, of objects that show
+        """Return, for each size class of pymalloc, how many bytes its live objects asked for, if their fields show
         it."""
         return _native.asked_sizes(self.heaps, self.layout, sizing(self.release), without, progress)
 
     def owners_of(
         self, blocks: Sequence[int], progress: Progress | None = None, references: Nodes | None = None
     ) -> dict[int, Owner | None]:
-        """Return the owner of each block that is a buffer, by the program's pointer.
+        """Return the owner of each block that is a buffer, by the program's pointer to the block.
 
-        None if it has no owner, or none that is known without the graph ``references``. A census is taken for blocks
-        that are not known yet."""
+        None if the block has no owner, or none that is known without the graph ``references``. If some blocks are not
+        known yet, a census is taken."""
         missing = [block for block in blocks if block not in self._owners]
         if missing:
             self.census(missing, progress, references=references)
         return {block: self._owners.get(block) for block in blocks}
 
     def in_slabs(self, name: str) -> bool:
-        """Return whether many objects of this type share a block, which is freed only as a whole."""
+        """Return whether many objects of the type ``name`` share a block, which is freed only as a whole."""
         return self.layout.slab is not None and name in self.layout.slab.names
 
     def type_at(self, address: int) -> str:
-        """Return the name of the type of the object at ``address``, wherever it lies; "?" if that cannot be read."""
+        """Return the name of the type of the object at ``address``, in whatever memory it lies; "?" if it cannot be
+        read."""
         try:
             return self.names.name(self.target.space.word(address + self.release.at(cpython.OB_TYPE)))
         except Fault:
             return "?"
 
     def text(self, found: Found, limits: Limits | None = None) -> str | None:
-        """Return a bounded repr of an object; None if only its type is known."""
+        """Return a bounded repr of an object; None if nothing but its type is known."""
         return self.repr.text(found.address, limits or Limits())
 
 
 def _with_head(layout: TypeLayout, release: cpython.Release) -> TypeLayout:
-    """Return the layout with the offsets of fields of types and objects in this build."""
+    """Return the layout with the offsets that fields of types and objects have in this build."""
     return replace(
         layout,
         ob_refcnt=release.ob_refcnt,
@@ -409,7 +420,7 @@ def _with_head(layout: TypeLayout, release: cpython.Release) -> TypeLayout:
 
 
 def _is_readable(space: _native.Space, release: cpython.Release, address: int) -> bool:
-    """Return whether a type's name is in memory, or in an available file."""
+    """Return whether the name of the type at ``address`` is in memory or in an available file."""
     try:
         return bool(space.cstring(space.word(address + release.at(cpython.TP_NAME)), 1))
     except Fault:
@@ -417,14 +428,14 @@ def _is_readable(space: _native.Space, release: cpython.Release, address: int) -
 
 
 def _ballots(votes: Sequence[_native.DistanceVotes], flags: int) -> dict[int, int]:
-    """Return the votes for each distance between block and object, of types with exactly these flags."""
+    """Return the number of votes for each distance between block and object, of types that have exactly these flags."""
     return {vote.distance: vote.blocks for vote in votes if vote.flags == flags}
 
 
 def _winner(votes: Sequence[_native.DistanceVotes], flags: int, distances: tuple[int, ...]) -> int | None:
-    """Return the one of ``distances`` on which most objects with exactly these flags agree; None if too few do.
+    """Return the distance, one of ``distances``, on which most objects with exactly these flags agree.
 
-    A block that holds a small number before a pointer to a class votes too, wherever these two lie.
+    None if too few agree. Other blocks vote too, if they happen to hold a small number before a pointer to a class.
     """
     ballots = {distance: count for distance, count in _ballots(votes, flags).items() if distance in distances}
     best = max(ballots, key=lambda distance: ballots[distance], default=0)

@@ -1,7 +1,7 @@
-"""The state of CPython's cyclic garbage collector, found by its shape.
+"""Find the state of CPython's cyclic garbage collector, by its shape.
 
-Three generations, each the head of a list that points back to it, with a threshold and a count; after them the head of
-the permanent generation."""
+It has three generations, each the head of a list that leads back to it, with a threshold and a count. The head of the
+permanent generation follows."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from gdbheap.machines.machine import LOWEST_ADDRESS, Machine
 from gdbheap.targets.ranges import Ranges, WordTest, backed_pieces
 
 GENERATIONS = 3
-# Offsets in PyGC_Head: _gc_next, _gc_prev. The lowest bits of the second are flags.
+# The offsets of _gc_next and _gc_prev in PyGC_Head. The lowest bits of _gc_prev are flags.
 NEXT, PREVIOUS = 0, 8
 FLAGS = 7
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The layout of struct gc_generation, by the size ``head`` of PyGC_Head.
+    """The layout of struct gc_generation for a PyGC_Head of ``head`` bytes.
 
-    ``step``: the bytes from one generation to the next. ``switches``: the offsets, before the first generation, of the
-    ints enabled and debug; the bytes around them are zero between collections. ``pointer``: up to 3.13 a pointer to the
-    youngest generation precedes the permanent one; its bytes with padding."""
+    ``step``: the bytes from one generation to the next. ``switches``: the offsets of the ints enabled and debug,
+    counted from the first generation, before which they lie; the bytes around them are zero between collections.
+    ``pointer``: up to 3.13 a pointer to the youngest generation lies before the permanent generation; this is its size
+    with padding."""
 
     head: int
     step: int
@@ -35,9 +36,10 @@ class Shape:
 
 
 SHAPES = {16: Shape(16, 24, (-12, -4), 8), 32: Shape(32, 48, (-20, -12), 16)}
-# For the older generations, which count collections of the one before: 10 unless it was set.
+# The largest threshold of the older generations, which count collections of the generation before; the default is 10.
 MAX_THRESHOLD = 1 << 16
-# struct gc_generation_stats, which follow the permanent generation: collections, collected, uncollectable.
+# The size of struct gc_generation_stats: collections, collected, uncollectable. One for each generation follows the
+# permanent generation.
 STATS = 24
 MOST_COLLECTIONS = 1 << 40
 INTERPRETER_BYTES = 64 << 10
@@ -46,11 +48,11 @@ WINDOW = 1 << 20
 
 @dataclass(frozen=True)
 class Collector:
-    """The state of the collector, youngest generation first.
+    """The state of the collector. Tuples have a value for each generation, the youngest first.
 
-    ``frozen``: gc.freeze() has put objects aside. ``collections``: how often each generation was collected, with the
-    younger ones; empty if that is not recorded. ``permanent``: the head of the list of frozen objects. ``head``: the
-    size of PyGC_Head."""
+    ``frozen``: gc.freeze() has put objects aside. ``collections``: how often each generation was collected, together
+    with the younger ones; empty if this is not recorded. ``permanent``: the address of the head of the list of frozen
+    objects. ``head``: the size of PyGC_Head."""
 
     address: int
     enabled: bool
@@ -63,14 +65,14 @@ class Collector:
 
     @property
     def is_off(self) -> bool:
-        """Whether it runs only when called: after gc.disable(), or with a threshold of 0."""
+        """Whether the collector runs only when it is called, after gc.disable() or with a threshold of 0."""
         return not self.enabled or self.thresholds[0] == 0
 
 
 def find_collector(
     space: _native.Space, head: int, data: Ranges, interpreters: Callable[[], Sequence[int]]
 ) -> Collector | None:
-    """Return the collector in the interpreter's data, or in its interpreters (3.9 and 3.10 keep it on the heap).
+    """Return the collector from the interpreter's static data or, for 3.9 and 3.10, from its state on the heap.
 
     ``head``: the size of PyGC_Head. None if it is not found: up to 3.6 the switch lies elsewhere, and 3.14 began with
     other generations."""
@@ -82,23 +84,22 @@ def find_collector(
 
 
 def collector_at(space: _native.Space, alike: Collector) -> Collector | None:
-    """Return the collector of a process from the same exec as that of ``alike``: it is at the same address.
+    """Return the collector of another process, at the address where the collector ``alike`` lies in its own process.
 
-    None if it is not there."""
+    Both processes must come from the same exec. None if it is not there."""
     return _read(space, SHAPES[alike.head], alike.address)
 
 
 def count_frozen(space: _native.Space, collector: Collector, most: int) -> int:
-    """Return the number of objects that gc.freeze() has put aside, at most ``most``.
-
-    3.12 freezes a few itself when it starts."""
+    """Return how many objects gc.freeze() has put aside, at most ``most``. 3.12 itself freezes a few objects when it
+    starts."""
     return sum(1 for _head in frozen_heads(space, collector, most))
 
 
 def frozen_heads(space: _native.Space, collector: Collector, most: int) -> Iterator[int]:
     """Yield the addresses of the headers (PyGC_Head) of objects that gc.freeze() has put aside, at most ``most``.
 
-    The list ends at a header that cannot be read."""
+    It ends at a header that cannot be read."""
     at = collector.permanent
     for _count in range(most):
         try:
@@ -125,8 +126,9 @@ def _search(space: _native.Space, shape: Shape, ranges: Ranges) -> Iterator[Coll
 
 
 def _tests(machine: Machine, shape: Shape) -> list[WordTest]:
-    """Return tests for a collector: the older two generations have small thresholds, and the first begins with
-    pointers."""
+    """Return the tests with which a collector is searched: words that must be pointers, and small thresholds.
+
+    The first generation begins with two pointers; the thresholds of the two older generations are small."""
     every, least = machine.address_end - 1, LOWEST_ADDRESS + 1
     thresholds = [WordTest(shape.step * older + shape.head, 0xFFFFFFFF, 1, MAX_THRESHOLD) for older in (2, 1)]
     return [*thresholds, WordTest(0, every, least, every), WordTest(machine.word, every, least, every)]
@@ -152,6 +154,6 @@ def _read(space: _native.Space, shape: Shape, address: int) -> Collector | None:
 
 
 def _is_head(space: _native.Space, address: int) -> bool:
-    """Return whether a list's head is at ``address``: its neighbours point back to it. Raises Fault."""
+    """Return whether the head of a list is at ``address``: both its neighbours point back to it. Raises Fault."""
     following, previous = space.word(address + NEXT), space.word(address + PREVIOUS)
     return space.word(following + PREVIOUS) & ~FLAGS == address and space.word(previous + NEXT) & ~FLAGS == address

@@ -1,4 +1,4 @@
-"""Objects whose values can be compared without running code: str, bytes, numbers, and tuples of these."""
+"""Objects whose values can be compared without running code (str, bytes, numbers, and tuples of these), and lengths."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.cpython import OB_SIZE, OB_TYPE, Release
 from gdbheap.machines.machine import LARGEST_SIZE
 
-# The kinds of native/core/src/python/values.rs.
+# The numbers of the kinds in native/core/src/python/values.rs.
 KINDS = {"str": 1, "bytes": 2, "int": 3, "float": 4, "complex": 5, "tuple": 6, "NoneType": 7, "bool": 7}
 SINGLES = ("NoneType", "bool")
 # The types whose len() is a field of the object itself.
 SIZED = ("bytes", "list", "tuple")
-# Offsets of cache and maxsize in lru_cache_object, since 3.7.
+# The offsets of cache and maxsize in lru_cache_object since 3.7.
 CACHE, CACHE_LIMIT = 72, 96
 
 
 @dataclass(frozen=True)
 class Values:
-    """The layout of values for the native half; see native/core/src/python/values.rs."""
+    """Where objects have their values, for the native half; see native/core/src/python/values.rs."""
 
     kinds: list[tuple[int, int]]
     sizing: Sizing
@@ -35,7 +35,8 @@ class Values:
 
 
 def values_of(release: Release, types: Mapping[int, str]) -> Values:
-    """Return where objects of a release have their values; ``types``: {address: name}. Raises Unsupported."""
+    """Return where objects of a release have their values. ``types``: {address: name}. Raises Unsupported for Python
+    2."""
     if release.get("unicode_state") is None:
         raise Unsupported(f"values are not compared in Python {release.text}, whose strings are of two kinds")
     return Values(
@@ -50,7 +51,7 @@ def values_of(release: Release, types: Mapping[int, str]) -> Values:
 
 
 def length_at(release: Release, name: str) -> int | None:
-    """Return the offset of the length in objects of a built-in type; None for types without a length."""
+    """Return the offset of the length in objects of the built-in type ``name``; None if the type has no such field."""
     if name == "str":
         return release.get("unicode_length")
     if name == "dict":
@@ -64,14 +65,15 @@ def length_at(release: Release, name: str) -> int | None:
 
 @dataclass(frozen=True)
 class CacheLimit:
-    """The number of ``entries`` of an lru_cache, and its maxsize, -1 for none."""
+    """The number of ``entries`` of an lru_cache, and its maxsize; -1 if it has no limit."""
 
     entries: int
     maximum: int
 
 
 def cache_limit(texts: Repr, address: int) -> CacheLimit | None:
-    """Return the entries and the limit of the lru_cache at ``address``; None before 3.7, whose fields differ."""
+    """Return the entries and the maxsize of the lru_cache at ``address``; None if unknown, as before 3.7 (other
+    fields)."""
     release, space = texts.release, texts.space
     if (release.major, release.minor) < (3, 7):
         return None
@@ -84,7 +86,7 @@ def cache_limit(texts: Repr, address: int) -> CacheLimit | None:
 
 
 def length_of(texts: Repr, address: int) -> int | None:
-    """Return the number of items of the object at ``address``; None for one without a length, and for no object."""
+    """Return the number of items of the object at ``address``; None if it has no length, or if no object is there."""
     release, space = texts.release, texts.space
     try:
         kind = texts.kind(space.word(address + release.at(OB_TYPE)))

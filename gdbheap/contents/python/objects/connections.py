@@ -1,8 +1,8 @@
-"""Find out for a connection of sqlite3 which database it has, a file or memory, and which thread opened it.
+"""Find out which database a connection of sqlite3 has, in a file or in memory, and which thread opened it.
 
-No symbols are needed: each pointer is proven by what its target points back to. A connection has its ``sqlite3`` first,
-which has the list of its databases, "main" and "temp". The main one's Btree points back to the ``sqlite3``, and to its
-Pager. Before the Pager's file name SQLite (since 3.32) stores the Pager's address (src/pager.c, sqlite3PagerOpen).
+No symbols are needed: each pointer is proven by a pointer back. A connection begins with its ``sqlite3``, which has the
+list of its databases, "main" and "temp". The Btree of "main" points back to the ``sqlite3``, and to its Pager. Since
+3.32, SQLite stores the address of the Pager before the Pager's file name (src/pager.c, sqlite3PagerOpen).
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ __all__ = ["CONNECTION", "IN_FILE", "IN_MEMORY", "TEMPORARY", "Connection", "rea
 
 CONNECTION = "sqlite3.Connection"
 IN_FILE, IN_MEMORY, TEMPORARY = "file", "memory", "temporary"
-# pysqlite_Connection: its sqlite3 comes after the header; the word before the cache of statements is the pthread_t of
-# the thread that opened it (Modules/_sqlite/connection.h, 3.6 to 3.14).
+# pysqlite_Connection: its sqlite3 follows the header. The word before its cache of statements is the pthread_t of the
+# thread that opened it (Modules/_sqlite/connection.h, 3.6 to 3.14).
 DATABASE, FIRST_FIELD, LAST_FIELD, WORD = 16, 40, 120, 8
 CACHES = ("functools._lru_cache_wrapper", "sqlite3.Cache")
 # struct sqlite3, struct Db, struct sqlite3_vfs (src/sqliteInt.h, src/sqlite.h.in; the same since 3.7).
 LIST, COUNT, FIRST_TREE, SECOND, VFS_NAME = 32, 40, 8, 32, 24
 NAMES = (b"main", b"temp")
-# struct Pager: bytes that are 0 or 1; two of them say that its file is temporary, and that it has none.
+# struct Pager: bytes that are 0 or 1. Two of them say whether its file is temporary, and whether it has no file.
 FLAGS, IS_TEMPORARY, HAS_NO_FILE = slice(16, 20), 0, 3
-# The bytes of a Pager with what is allocated after it, and the longest name.
+# The most bytes of a Pager together with what is allocated after it, and the longest name.
 PAGER_BYTES, LONGEST_NAME = 8 << 10, 4 << 10
-# Before a name: the address of its Pager, and four zero bytes.
+# Before a name lie the address of its Pager and four zero bytes.
 BEFORE_NAME, ZEROS = 12, bytes(4)
 MEMORY_NAME, MEMORY_VFS = b":memory:", b"memdb"
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A connection.
+    """A connection of sqlite3.
 
-    ``kind``: IN_FILE, IN_MEMORY or TEMPORARY, or None if it is not proven. ``name``: of the file or the database.
-    ``ended``: the thread that opened it has ended; None if unknown."""
+    ``kind``: IN_FILE, IN_MEMORY or TEMPORARY, or None if it cannot be proven. ``name``: the name of the file or
+    database. ``ended``: whether the thread that opened it has ended; None if unknown."""
 
     kind: str | None
     name: str
@@ -50,7 +50,8 @@ class Connection:
 def read_connection(
     space: Space, release: Release, names: TypeNames, address: int, threads: Collection[int]
 ) -> Connection:
-    """Return what is known of the connection at ``address``; ``threads``: the pthread_t of all running threads."""
+    """Return what can be read of the connection at ``address``. ``threads``: the pthread_t of all threads that
+    exist."""
     if space.machine.word != WORD:
         return Connection(None, "", None)
     try:
@@ -89,8 +90,9 @@ def _kind_of(name: bytes, vfs: bytes, flags: bytes) -> str | None:
 
 
 def _name_in(space: Space, pager: int) -> bytes | None:
-    """Return the file name that the Pager points to, before which the Pager's own address lies; None if there is
-    none."""
+    """Return the name of the Pager's file; None if there is none.
+
+    It is the text to which the Pager points and before which the Pager's own address lies."""
     raw = space.read_available(pager, PAGER_BYTES)
     for word in space.machine.words_of(raw[: len(raw) - len(raw) % WORD]):
         at = word - pager

@@ -1,6 +1,6 @@
-"""Python objects and buffers in unwalked memory: malloc is another allocator's.
+"""Find Python objects and buffers in the memory of an allocator that is not walked and serves as malloc.
 
-The search is native/core/src/python/unwalked.rs.
+The search is in native/core/src/python/unwalked.rs.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ MAX_SAMPLED_BLOCKS = 20_000
 
 @dataclass(frozen=True)
 class Measures:
-    """What the sizes of objects are computed from. ``plain``: bits of ``tp_flags`` of types whose objects hold no
-    references."""
+    """What is needed to compute sizes of objects. ``plain``: ``tp_flags`` of types whose objects hold no references."""
 
     sizing: Sizing
     keys: TableHead | None
@@ -32,15 +31,15 @@ class Measures:
 
 
 def measures(release: Release) -> Measures:
-    """Return where the objects of a release record their sizes, and the header of its dicts' tables."""
+    """Return where objects of a release state their sizes, and the header of the tables of its dicts."""
     (keys,) = [table.head for table in tables_of(release) if table.name == "dict"]
     return Measures(sizing(release), keys)
 
 
 def root_ranges(roots: Roots) -> list[list[tuple[int, int]]]:
-    """Return the ranges of the interpreter's data, of other data, and of the threads' stacks.
+    """Return three lists of ranges: the interpreter's data, other static data, and the threads' stacks.
 
-    Words are to be believed in this order."""
+    Their words are believed in this order."""
 
     def of(numbers: Sequence[int]) -> list[tuple[int, int]]:
         return [(start, end) for number, start, end in roots.ranges if number in numbers]
@@ -52,8 +51,9 @@ def root_ranges(roots: Roots) -> list[list[tuple[int, int]]]:
 def class_dealloc(
     space: _native.Space, heaps: _native.Heaps, layout: _native.TypeLayout, claimed: _native.Claimed
 ) -> int:
-    """Return ``subtype_dealloc``, the deallocator that most heap types of objects in ``claimed`` have; 0 without
-    any."""
+    """Return the address of ``subtype_dealloc``; 0 if ``claimed`` has no objects of heap types.
+
+    It is the deallocator that most heap types of objects in ``claimed`` have."""
     places = [(start, size, start) for start, size in claimed.sample(MAX_SAMPLED_BLOCKS)]
     types = {row.type_address for row in _native.objects_in(heaps, layout, places) if row is not None}
     votes: Counter[int] = Counter()

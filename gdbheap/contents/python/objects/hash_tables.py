@@ -1,4 +1,4 @@
-"""Tables of dicts and sets: the fields that give their place and size, and a test if a table is nearly empty."""
+"""The layout of the tables of dicts and sets, and a test whether a table is nearly empty."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from gdbheap.layout.cpython import FLAG_BYTES, FLAG_UNICODE, OB_SIZE, Release
 # The first keys of the dicts of modules and classes.
 FIRST_NAMES = ["__name__", "__module__"]
 DICT_SLOT, SET_SLOT, HASHED_KEY = 24, 16, 8
-# The number of places in a table that are sampled, and of slots in each. In a healthy table a third is in use, in a set
-# a seventh.
+# How many places of a table are sampled, and how many slots at each place. In a normal table of a dict a third of the
+# slots is in use, in that of a set a seventh.
 PLACES, INDICES, ENTRIES = 32, 16, 4
 SPARSE_DIVISOR = 4
-# Headers, and rounding to pages, take fewer bytes.
+# The most bytes by which a block may exceed its table, because of headers and of rounding to pages.
 MAX_TABLE_SURPLUS = 4352
 MAX_LOG2 = 40
 
 
 @dataclass(frozen=True)
 class TableHead:
-    """Offsets in a table: its number of slots, or the logarithm, its kind (-1 if there is no such field), and its
-    indices."""
+    """Offsets in a table of a dict: its number of slots or the logarithm of it, its kind, and its indices.
+
+    -1 stands for a field that the release does not have."""
 
     slots_at: int
     log2_at: int
@@ -37,7 +38,7 @@ class TableHead:
 
 @dataclass(frozen=True)
 class TableEntries:
-    """The form of texts among the keys, and the texts that a namespace has as its first keys."""
+    """How text keys are stored, and the texts of which a dict of names has one as its first key."""
 
     text_flags: int
     text_at: int
@@ -48,9 +49,10 @@ class TableEntries:
 class Table:
     """The layout of an object's table; see native/core/src/python/containers/tables.rs.
 
-    Offsets from the object: the number of its entries, its table and, or -1, the number of slots less one and the word
-    that is not 0 if others share the table. ``slot``: the bytes of a slot, with its part of the entries at most.
-    ``key_at``: where the slots are the entries, the offset of the key in one."""
+    Offsets in the object: ``used_at`` of the number of entries, ``table_at`` of the pointer to the table, ``mask_at``
+    of the number of slots less one, ``shared_at`` of a word that is not 0 if the table is shared; the last two may be
+    -1. ``slot``: the most bytes of a slot with its part of the entries. ``key_at``: the offset of the key in a slot, if
+    slots are entries."""
 
     name: str
     used_at: int
@@ -64,7 +66,7 @@ class Table:
 
 
 def tables_of(release: Release) -> list[Table]:
-    """Return the tables of a dict and of a set."""
+    """Return the layouts of the tables of a dict and of a set, in this order."""
     key, at = set_key(release), release.at
     in_set = Table("set", at(SET_USED), release["set_table"], at(SET_MASK), -1, SET_SLOT, key, None, None)
     if release.get("ma_table") is not None:
@@ -74,13 +76,13 @@ def tables_of(release: Release) -> list[Table]:
     slots, log2, kind = (-1 if at is None else at for at in map(release.get, ("dk_size", "dk_log2_size", "dk_kind")))
     head = TableHead(slots, log2, kind, release["dk_indices"])
     texts = TableEntries(FLAG_UNICODE, release["sizeof_ascii"], FIRST_NAMES)
-    # Only the values of a split table lie elsewhere.
+    # Only a split table has its values elsewhere.
     keys, values = release["ma_keys"], release["ma_values"]
     return [Table("dict", at(OB_SIZE), keys, -1, values, DICT_SLOT, HASHED_KEY, head, texts), in_set]
 
 
 def looks_sparse(space: Memory, table: Table, address: int, size: int) -> bool:
-    """Return whether a block may be such a table, less than a quarter of it in use."""
+    """Return whether a block may be such a table of which less than a quarter of the slots is in use."""
     try:
         if table.head is None:
             return _has_few_keys(space, table, address, 1 << (size // table.slot).bit_length() - 1)
@@ -98,7 +100,8 @@ def _slots(space: Memory, head: TableHead, address: int) -> int:
 
 
 def _has_few_indices(space: Memory, start: int, slots: int) -> bool:
-    """Return whether few indices are in use: an index is negative if there is no entry, or no longer."""
+    """Return whether few indices are in use: the index of a slot without an entry, or with a removed one, is
+    negative."""
     width = index_width(slots)
     seen = 0
     for place in range(PLACES):
@@ -108,7 +111,7 @@ def _has_few_indices(space: Memory, start: int, slots: int) -> bool:
 
 
 def _has_few_keys(space: Memory, table: Table, start: int, slots: int) -> bool:
-    """Return whether few keys are in use: all removed entries have the same key."""
+    """Return whether few keys are in use. All removed entries have the same key, so different keys are counted."""
     keys: set[int] = set()
     for place in range(PLACES):
         raw = space.read(start + table.slot * (slots * place // PLACES), table.slot * ENTRIES)

@@ -1,6 +1,6 @@
-"""The fields of objects that own a block, as data for the native census.
+"""The fields with which objects own blocks, as data for the native census.
 
-The offsets are CPython's (Objects/*.c of each release, checked against DWARF in the shipped tables).
+The offsets are CPython's (Objects/*.c of each release; the shipped tables were checked against DWARF).
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ REACHED = ROLES.index("structure")
 ANY_WORD = 0xFFFFFFFF
 OWNDATA = 4
 SET_MASK = 32
-# Bytes of an entry of a set's table, of Python 2's dict's, and of a node of an OrderedDict; offsets of the item size in
-# array.array's description, and of the buffer size in a buffered file.
+# The bytes of an entry in a set's table, of an entry in the table of Python 2's dict, and of a node of an OrderedDict;
+# the offset of the item size in array.array's description, and that of the buffer size in a buffered file.
 SET_ENTRY, TABLE_ENTRY, ORDERED_NODE, ITEM_SIZE, BUFFER_SIZE = 16, 24, 56, 4, 120
 # MAXFREEBLOCKS of Modules/_collectionsmodule.c.
 FREE_DEQUE_BLOCKS = 16
 # sizeof(sem_t) of x86-64.
 SEMAPHORE = 32
-# The bit in the state of a str from which the bytes of a character are stored.
+# The lowest bit, in the state of a str, of the number that gives the bytes of a character.
 KIND_AT = 2
-# struct PyModuleDef, all releases since 3.0.
+# The offset of m_size in struct PyModuleDef, in all releases since 3.0.
 M_SIZE = 56
 TP_DOC = 176
-# What is followed from a claimed block; see native/core/src/python/layout.rs.
+# Which links are followed from a claimed block; see native/core/src/python/layout.rs.
 NOTHING, ALL, CLAIM = -1, -2, -3
 # The references that a claimed block holds; see native/core/src/graph/shapes.rs.
 (LEAF, ITEMS, KEYS, PREFIXED, HEADED, SPLIT, SET, TABLE, DEQUE, ANYTHING, OLD_DEQUE, COUNTED,
@@ -63,12 +63,13 @@ NOTHING, ALL, CLAIM = -1, -2, -3
  OF_PREFIXED) = range(12)  # fmt: skip
 NOWHERE = -1
 
-# Objects described by a PyMethodDef or PyGetSetDef: static data, unless a library (cffi, PyO3) made it at run time.
+# Objects with a pointer to a PyMethodDef or PyGetSetDef, which is static data, unless a library (cffi, PyO3) made it at
+# run time.
 DESCRIPTORS = ["method_descriptor", "classmethod_descriptor", "getset_descriptor"]
 LOCKS = ["_thread.lock", "_thread.RLock", "thread.lock"]
 BUFFERED = ["_io.BufferedReader", "_io.BufferedWriter", "_io.BufferedRandom"]
 
-# Types whose fields hold only objects and plain values, except for what the families say.
+# Types whose fields hold only objects and plain values, except for the fields that the families list.
 CLOSED = (
     "object", "int", "float", "complex", "str", "bytes", "bytearray", "tuple", "list", "dict", "set",
     "frozenset", "cell", "function", "method", "builtin_function_or_method", "instancemethod", "slice", "range",
@@ -83,7 +84,9 @@ CLOSED = (
 
 @dataclass(frozen=True)
 class Extent:
-    """The rule for a block's size, from its owner's fields or its own, with up to three numbers for the rule."""
+    """The rule for computing a block's size from fields of its owner or of the block itself.
+
+    ``at``, ``unit`` and ``more`` are numbers whose meaning depends on the rule."""
 
     rule: int
     at: int = NOWHERE
@@ -96,13 +99,14 @@ NO_EXTENT = Extent(UNKNOWN_SIZE)
 
 @dataclass(frozen=True)
 class Claim:
-    """A pointer field at ``offset`` in an object that owns the block it points to.
+    """A pointer field at ``offset`` in an object; the object owns the block to which it points.
 
-    The field is valid if the masked bits at ``test`` are ``low`` to ``high``. ``follow``: NOTHING, ALL, CLAIM (valid
-    only for the start of a block that is no object), or the offset in the block of the link to the next block of a
-    chain. ``last``: the offset in the object of the pointer to the last block of the chain, 0 if its link is 0.
-    ``contents``: the references that the block holds (native/core/src/graph/shapes.rs). ``count_at``: the offset in the
-    object of their number, -1 if there is none. ``extent``: the size of the block, where no allocator gives it.
+    The field is valid if the masked bits at ``test`` are ``low`` to ``high``. ``follow``: NOTHING, ALL, CLAIM (the
+    field is valid only if it points to the start of a block that is not an object), or the offset in the block of the
+    link to the next block of a chain. ``last``: the offset in the object of the pointer to the last block of the chain;
+    0 if the link of that block is 0. ``contents``: the references that the block holds
+    (native/core/src/graph/shapes.rs). ``count_at``: the offset in the object of their number, -1 if there is none.
+    ``extent``: the rule for the block's size, needed if no walked allocator has the block.
     """
 
     offset: int
@@ -120,7 +124,8 @@ class Claim:
 
 @dataclass(frozen=True)
 class Family:
-    """Types that own blocks by the same fields: those with a bit of ``flags``, or with a base named in ``names``."""
+    """Types that own blocks through the same fields: types with a bit of ``flags``, or with a base named in
+    ``names``."""
 
     flags: int
     names: list[str]
@@ -140,17 +145,17 @@ def _claim(
     count_at: int = -1,
     extent: Extent = NO_EXTENT,
 ) -> Claim:
-    """Return a claim; ``high`` is ``low`` by default."""
+    """Return a claim. ``high`` defaults to ``low``."""
     high = low if high is None else high
     return Claim(offset, test, mask, low, high, ROLES.index(role), follow, last, contents, count_at, extent)
 
 
 def families(release: Release) -> list[Family]:
-    """Return the families of types of this release that own blocks."""
+    """Return the families of types that own blocks in this release."""
     at = release.at
     found = [
         Family(FLAG_LIST, [], _list_claims(release)),
-        # Since 3.15, and no subclass of dict.
+        # frozendict exists since 3.15, and is not a subclass of dict.
         Family(FLAG_DICT, ["frozendict"], _dict_claims(release)),
         Family(FLAG_UNICODE, [], _str_claims(release)),
         Family(0, ["set", "frozenset"], _set_claims(release)),
@@ -161,7 +166,8 @@ def families(release: Release) -> list[Family]:
         Family(0, ["collections.OrderedDict"], _ordered_claims(release)),
         Family(0, ["_io.StringIO"], [_claim(at(16), "data", extent=Extent(COUNT, at(40), 4))]),
         Family(0, BUFFERED, [_claim(at(56), "data", extent=Extent(COUNT, at(BUFFER_SIZE), 1))]),
-        # Up to 3.13 a semaphore (PyThread_allocate_lock): smaller than its block, and without pointers.
+        # Up to 3.13 a lock points to a semaphore (PyThread_allocate_lock), which is smaller than its block and has no
+        # pointers.
         Family(0, LOCKS, [_claim(at(16), "data", follow=CLAIM, extent=Extent(COUNT, more=SEMAPHORE))]),
         Family(0, ["_ctypes._CData"], _ctypes_claims(release)),
         Family(0, ["numpy.ndarray"], _ndarray_claims(release)),
@@ -169,14 +175,15 @@ def families(release: Release) -> list[Family]:
         Family(0, ["mmap.mmap"], [_claim(at(16), "data", extent=Extent(COUNT, at(24), 1))]),
         Family(0, ["builtin_function_or_method"], [_claim(at(16), "definition", follow=CLAIM)]),
         Family(0, DESCRIPTORS, [_claim(release["descr_method"], "definition", follow=CLAIM)]),
-        # Since 3.15 the data is a bytes object, which nobody else has and sys.getsizeof() counts as the bytearray's.
+        # Since 3.15 the data is a bytes object, to which nothing else refers and which sys.getsizeof() counts for the
+        # bytearray.
         Family(0, ["bytearray"], [_claim(release["bytearray_data"], "data", extent=_bytearray_extent(release))]),
     ]
     return found + _managed_values(release)
 
 
 def _list_claims(release: Release) -> list[Claim]:
-    """Return the claim on a list's items. Free-threaded builds keep the capacity before the items."""
+    """Return the claim on the items of a list. Free-threaded builds store the capacity before the items."""
     contents = COUNTED if release.is_free_threaded else ITEMS
     return [_claim(release["ob_item"], "items", contents=contents, count_at=release.at(OB_SIZE),
                    extent=Extent(COUNT, release["ob_item"] + 8, 8))]  # fmt: skip
@@ -190,7 +197,7 @@ def _set_claims(release: Release) -> list[Claim]:
 def _bytearray_extent(release: Release) -> Extent:
     """Return the rule for the size of a bytearray's data: ob_alloc.
 
-    In 3.15 and later a bytes object gives its own size; its header and its last zero byte do not count."""
+    Since 3.15 the data is a bytes object. Its size is that of the object without its header and final zero byte."""
     if release.get("bytearray_is_bytes"):
         return Extent(VARIABLE, NOWHERE, release.at(OB_SIZE), release["bytes_data"] + 1)
     return Extent(COUNT, release["bytearray_alloc"], 1)
@@ -200,8 +207,9 @@ def _bytearray_extent(release: Release) -> Extent:
 class DequeLayout:
     """The layout of a deque.
 
-    Offsets in the deque: its first block, the index of the first item in that block, the number of items. Layout of a
-    block of ``room`` items: the offsets of the items and of the link to the next block."""
+    Offsets in the deque: ``left`` of its first block, ``left_index`` of the index of the first item in that block,
+    ``length`` of the number of items. A block has ``room`` for so many items; in a block, ``items`` is the offset of
+    the items and ``right_link`` that of the link to the next block."""
 
     left: int
     left_index: int
@@ -212,16 +220,18 @@ class DequeLayout:
 
 
 def deque_layout(release: Release) -> DequeLayout:
-    """Return the layout. Python 2's blocks have both links after their items, the right one first; later ones have the
-    left link before the items."""
+    """Return the layout of a deque in this release.
+
+    In Python 2 a block has both links after its items, the right one first. In Python 3 the left link lies before the
+    items."""
     names = "deque_left", "deque_left_index", "deque_length", "deque_room", "deque_items", "deque_right_link"
     return DequeLayout(*(release[name] for name in names))
 
 
 def _deque_claims(release: Release) -> list[Claim]:
-    """Return the claims of a deque: links lead from leftblock to rightblock, whose own link is stale.
+    """Return the claims of a deque. Links lead from leftblock to rightblock; the link of rightblock is stale.
 
-    Since 3.11 a deque keeps up to 16 empty blocks, with stale items, and records their number."""
+    Since 3.11 a deque keeps up to 16 empty blocks, with stale items, and states their number."""
     layout = deque_layout(release)
     contents = DEQUE if layout.items else OLD_DEQUE
     left, last = layout.left, layout.left + 8
@@ -237,8 +247,9 @@ def _deque_claims(release: Release) -> list[Claim]:
 
 
 def _ordered_claims(release: Release) -> list[Claim]:
-    """Return the claims on nodes and table. A node holds its key; the table also points to all nodes, and stale memory
-    of nodes may too."""
+    """Return the claims of an OrderedDict on its nodes and its table.
+
+    A node holds its key. The table points to all nodes; stale memory of nodes may point to nodes too."""
     nodes = _claim(release.at(48), "nodes", follow=16, contents=ANYTHING, extent=Extent(COUNT, more=ORDERED_NODE))
     size = release.at(72)
     table = _claim(release.at(64), "table", contents=ITEMS, count_at=size, extent=Extent(COUNT, size, 8))
@@ -253,7 +264,8 @@ def _ctypes_claims(release: Release) -> list[Claim]:
 
 
 def _ndarray_claims(release: Release) -> list[Claim]:
-    """Return the claims of PyArrayObject_fields: data belongs to an array with OWNDATA; strides follow dimensions."""
+    """Return the claims of PyArrayObject_fields. An array owns its data if it has OWNDATA. Strides follow the
+    dimensions."""
     return [
         _claim(
             release.at(16),
@@ -269,8 +281,9 @@ def _ndarray_claims(release: Release) -> list[Claim]:
 
 
 def _dict_claims(release: Release) -> list[Claim]:
-    """Return the claims of a dict. The keys of a split table belong to the type: a dict with values of its own does not
-    own them."""
+    """Return the claims of a dict.
+
+    The keys of a split table belong to the type, so a dict that has separate values does not own the keys."""
     if release.get("ma_table") is not None:
         return [_claim(release["ma_table"], "table", contents=TABLE, count_at=release["ma_mask"],
                        extent=Extent(COUNT, release["ma_mask"], TABLE_ENTRY, TABLE_ENTRY))]  # fmt: skip
@@ -281,7 +294,7 @@ def _dict_claims(release: Release) -> list[Claim]:
         return [*claims, _claim(values, "values", contents=SPLIT, count_at=keys, extent=Extent(OF_SPLIT, keys))]
     if header == 0:
         return [*claims, _claim(values, "values", contents=PREFIXED)]
-    # Since 3.13 the values may be part of the instance whose dict it is.
+    # Since 3.13 the values may be a part of the instance to which the dict belongs.
     return [*claims, _claim(values, "values", follow=CLAIM, contents=HEADED, extent=Extent(OF_HEADED))]
 
 
@@ -314,9 +327,10 @@ def _type_claims(release: Release) -> list[Claim]:
 
 
 def state_size(release: Release) -> list[int]:
-    """Return where a module gives the size of its state: offsets to follow from the module; the last one is the size's.
+    """Return the offsets to follow from a module to the size of its state; the last one is the offset of the size.
 
-    The block is larger, and words left there by its last user may point anywhere."""
+    The block of the state is larger than the state. Words after the state may be left from earlier uses of the memory
+    and point anywhere."""
     if release.get("md_state_size") is not None:
         return [release["md_state_size"]]
     return [release["md_def"], release.at(M_SIZE)] if release.get("md_def") is not None else []
@@ -325,14 +339,15 @@ def state_size(release: Release) -> list[int]:
 def _optional(
     release: Release, field: str, role: str, follow: int = NOTHING, contents: int = LEAF, extent: Extent = NO_EXTENT
 ) -> list[Claim]:
-    """Return the claim on a field that not every release has, in a list."""
+    """Return a list with the claim on a field, or an empty list if the release does not have the field."""
     offset = release.get(field)
     return [] if offset is None else [_claim(offset, role, follow=follow, contents=contents, extent=extent)]
 
 
 def _managed_values(release: Release) -> list[Family]:
-    """Return the claim on attribute values before the object: 3.11 has a pointer to them, 3.12 tags the dict's
-    pointer."""
+    """Return the family that owns attribute values before the object.
+
+    In 3.11 a word points to the values; in 3.12 the pointer to the dict does, with a tag."""
     extent = Extent(OF_PREFIXED, unit=release.get("ht_cached_keys") or 0, more=release.get("dk_nentries") or 0)
     values, tag = release.get("managed_values"), release.get("managed_values_tag")
     if values is not None:

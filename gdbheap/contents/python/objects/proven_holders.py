@@ -20,10 +20,10 @@ PARTS_PERCENT = 90
 
 
 class KeptObjects(PythonNodes):
-    """The objects of at least ``minimum`` bytes that modules and frames keep alive, and the objects between.
+    """The objects of at least ``minimum`` bytes that modules and frames keep alive, and the objects on the way to them.
 
-    They have the numbers of the native half; its graph is not drawn. About ``most`` blocks are read, in at most
-    ``seconds`` of CPU time."""
+    Their node numbers are those of the native half, whose graph is not drawn. About ``most`` blocks are read, in at
+    most ``seconds`` of CPU time."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class KeptObjects(PythonNodes):
         minimum: int,
         progress: Callable[[int, int], object] | None = None,
     ) -> None:
-        """Find the objects. Raises Unsupported if the tables lack a field."""
+        """Find the objects. Raises Unsupported if the tables of the release lack a field."""
         super().__init__()
         self.objects = objects
         self.threads = threads
@@ -50,22 +50,22 @@ class KeptObjects(PythonNodes):
                 self._below.setdefault(row.holder, []).append(row)
 
     def chain(self, row: _native.KeptNode) -> list[int]:
-        """Return the numbers of the objects from the root to ``row``."""
+        """Return the numbers of the nodes from the root to ``row``."""
         found = [row.id]
         while self.rows[found[-1]].above != found[-1]:
             found.append(self.rows[found[-1]].above)
         return found[::-1]
 
     def holders(self) -> list[_native.KeptNode]:
-        """Return the objects that a program's author would name, none of them part of another, the largest first."""
+        """Return the objects that a program's author would name, the largest first. None of them is part of another."""
         rows = [row for row in self.rows.values() if row.id >= len(self.roots) and row.bytes >= self.minimum]
         found = [holder for row in rows if row.holder is None for holder in self._named(row)]
         return sorted(found, key=lambda row: (-row.bytes, row.id))
 
     def _named(self, row: _native.KeptNode, passed: frozenset[int] = frozenset()) -> Iterator[_native.KeptNode]:
-        """Yield an object, or the parts of it that have its bytes.
+        """Yield the object, or instead those parts of it that have nearly all of its bytes.
 
-        Objects of one type that hold one another are one holder; ``passed``: the types above."""
+        Objects of one type that hold one another are one holder. ``passed``: the types of the objects above."""
         below = self._below.get(row.id, [])
         is_namespace, is_instance = self._is_namespace(row), self._is_instance(row)
         is_split = 100 * sum(part.bytes for part in below) >= PARTS_PERCENT * row.bytes
@@ -78,7 +78,7 @@ class KeptObjects(PythonNodes):
             yield row
 
     def _is_namespace(self, row: _native.KeptNode) -> bool:
-        """Return whether an object is a module or a class, or the dict of one, or ``sys.modules``."""
+        """Return whether an object is a module, a class, the dict of one of these, or ``sys.modules``."""
         above = self.rows[row.above]
         of_modules = above.id < len(self.roots) and self.roots[above.id].name == MODULES
         is_dict = self._type(row) == DICT and (of_modules or self._has_names(above))
@@ -90,7 +90,7 @@ class KeptObjects(PythonNodes):
         return self._type(row) == MODULE or bool(self.objects.names.flags(row.type_address) & FLAG_TYPE)
 
     def _is_instance(self, row: _native.KeptNode) -> bool:
-        """Return whether an object is an instance of a class, or the dict of one."""
+        """Return whether an object is an instance of a class, or the dict of such an instance."""
         kinds = [row, self.rows[row.above]] if self._type(row) == DICT else [row]
         return any("." in self._type(one) for one in kinds)
 

@@ -1,5 +1,6 @@
-"""Read Python 2's objects where they differ: names are byte strings, a dict has one table, ``unicode`` another
-block."""
+"""Read Python 2's objects where they differ from Python 3's.
+
+Names are byte strings, a dict has a single table, and ``unicode`` has its characters in another block."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ MAX_CHARACTERS = 1 << 40
 
 
 def read_bytes(space: Memory, release: Release, address: int, limit: int) -> str | None:
-    """Return the first ``limit`` bytes of the byte string at ``address`` as text; None if it is none. Raises Fault."""
+    """Return the first ``limit`` bytes of the byte string at ``address`` as text; None if it cannot be one. Raises
+    Fault."""
     size = space.word(address + release.at(OB_SIZE))
     if size > MAX_CHARACTERS:
         return None
@@ -24,9 +26,9 @@ def read_bytes(space: Memory, release: Release, address: int, limit: int) -> str
 def dict_items(
     space: Memory, release: Release, address: int, take: Callable[[int, int], None] | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield (key, value) addresses of the dict at ``address``: its table has a hash, a key and a value for each slot.
+    """Yield (key, value) addresses of the dict at ``address``. Its table has a hash, a key and a value for each slot.
 
-    ``take`` is called with the table and its number of slots. Raises Fault."""
+    ``take`` is called with the address of the table and its number of slots. Raises Fault."""
     table = space.word(address + release["ma_table"])
     slots = space.word(address + release["ma_mask"]) + 1
     slot = space.machine.structure("PPP")
@@ -39,10 +41,10 @@ def dict_items(
 
 
 def entry_reader(space: Memory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
-    """Return a function from other dicts to the value of the key, 0 if it is not in the same slot as in the dict
-    ``address``.
+    """Return a function that returns the value of ``key`` in another dict, if the key has the same slot as in this one.
 
-    None if the key is not in the dict at ``address``. Raises Fault."""
+    The function returns 0 if the key is not in that slot. None if the dict at ``address`` does not have the key. Raises
+    Fault."""
     table, slots = space.word(address + release["ma_table"]), space.word(address + release["ma_mask"]) + 1
     layout, word = space.machine.structure("PPP"), space.machine.word
     raw = space.read(table, min(slots, MAX_SLOTS) * layout.size)
@@ -60,9 +62,10 @@ def entry_reader(space: Memory, release: Release, address: int, key: int) -> Cal
 
 
 def read_unicode(space: Memory, release: Release, address: int, limit: int) -> str | None:
-    """Return the first ``limit`` characters of the ``unicode`` at ``address``; None if it is none. Raises Fault.
+    """Return the first ``limit`` characters of the ``unicode`` at ``address``; None if it cannot be one. Raises Fault.
 
-    Builds differ in the width of a character (``--enable-unicode``). It is 4 bytes if all 4-byte units are code points.
+    Builds differ in the width of a character (``--enable-unicode``): it is 4 bytes if all units of 4 bytes are code
+    points, otherwise 2.
     """
     length = space.word(address + release["unicode_length"])
     if length > MAX_CHARACTERS:

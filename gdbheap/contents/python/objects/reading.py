@@ -1,6 +1,6 @@
-"""Read Python objects from memory, without running anything: the characters of a str, the entries of a dict.
+"""Read Python objects from memory without running code: the characters of a str, the entries of a dict.
 
-Everything is bounded. The result for memory that is no such object is None, never a guess.
+All reads are bounded. If the memory cannot be such an object, the result is None, never a guess.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from gdbheap.layout.cpython import Release
 MAX_TEXT_LENGTH = 200
 MAX_ENTRIES = 1 << 20
 ENTRIES_AT_ONCE = 64
-# How many entries lookups may read together, and how many more with each: a type takes 1 KB, and has fewer methods.
+# How many entries all lookups together may read at first, and how many more after each lookup. Most lookups are in
+# types; a type takes 1 KB and has fewer methods than that.
 FIRST_ENTRIES, MORE_ENTRIES = 1 << 18, 128
 COMPACT, ASCII = 1 << 5, 1 << 6
 WIDTHS = {1: "B", 2: "H", 4: "I"}
@@ -24,7 +25,8 @@ WIDE = 4
 
 
 class Allowance:
-    """The number of dict entries that may still be read: many forged dicts may share one table."""
+    """The number of dict entries that may still be read. It is limited because many forged dicts may share one
+    table."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -37,22 +39,23 @@ class Allowance:
 
 
 class Lookups(Allowance):
-    """Looks for keys in many dicts; the allowance grows with each.
+    """Looks for keys in many dicts; the allowance grows with each lookup.
 
-    The addresses of keys that were met are cached: most keys are interned, so that equal ones are the same object."""
+    The addresses of keys that were found are cached: most keys are interned, so equal keys are the same object."""
 
     def __init__(self) -> None:
         super().__init__(FIRST_ENTRIES)
         self._known: dict[str, set[int]] = {}
 
     def begin(self, name: str) -> set[int]:
-        """Return the known addresses of a key, and add to the allowance for one more dict."""
+        """Return the known addresses of the key ``name``, and add to the allowance for one more dict."""
         self.left = max(self.left, 0) + MORE_ENTRIES
         return self._known.setdefault(name, set())
 
 
 def read_str(space: Memory, release: Release, address: int, limit: int = MAX_TEXT_LENGTH) -> str | None:
-    """Return the first ``limit`` characters of the ``str`` at ``address``; None if it cannot be read or is none."""
+    """Return the first ``limit`` characters of the ``str`` at ``address``; None if it cannot be read or is not a
+    str."""
     try:
         if release.get("unicode_state") is None:
             return python2.read_unicode(space, release, address, limit)
@@ -68,12 +71,12 @@ def read_str(space: Memory, release: Release, address: int, limit: int = MAX_TEX
         # Two adjacent surrogates count as two characters here.
         codes = raw if width == 1 else struct.unpack(f"<{count}{WIDTHS[width]}", raw)
         return "".join(map(chr, codes))
-    except (ValueError, OverflowError):  # beyond the last character, beyond a C int
+    except (ValueError, OverflowError):  # a code beyond the last character, or beyond a C int
         return None
 
 
 def str_length(space: Memory, release: Release, address: int) -> int:
-    """Return the number of characters of the ``str`` at ``address``; 0 if it is none. Raises Fault."""
+    """Return the number of characters of the ``str`` at ``address``; 0 if it cannot be a str. Raises Fault."""
     if release.get("unicode_state") is None:
         return _plausible(space.word(address + release["unicode_length"]))
     found = _characters(space, release, address)
@@ -81,12 +84,12 @@ def str_length(space: Memory, release: Release, address: int) -> int:
 
 
 def _characters(space: Memory, release: Release, address: int) -> tuple[int, int, int] | None:
-    """Return where a str's characters lie, the width of one, and their number (PEP 393); None if it is no str.
+    """Return the address of a str's characters, their width, and their number (PEP 393); None if it is not a str.
 
-    Compact strings have them after the header, others point to them. Up to 3.11 a str that was not made ready has wide
-    characters only."""
+    In a compact str the characters follow the header, in others the header points to them. Up to 3.11, a str that was
+    not made ready has only wide characters."""
     length = space.word(address + release["unicode_length"])
-    # Since 3.14 free-threaded builds have a byte before the bits that others have from the third on.
+    # Since 3.14, the bits of the state are shifted by a byte in free-threaded builds.
     state = space.u32(address + release["unicode_state"]) >> (release.get("unicode_state_shift") or 0)
     width = state >> 2 & 7
     wide = release.get("unicode_wstr")
@@ -104,8 +107,7 @@ def _plausible(length: int) -> int:
 
 
 def read_name(space: Memory, release: Release, address: int, limit: int) -> str | None:
-    """Return the identifier at ``address``: a ``str``, which in Python 2 is a byte string; None if it cannot be
-    read."""
+    """Return the identifier at ``address``, a ``str`` (in Python 2 a byte string); None if it cannot be read."""
     if release.get("unicode_state") is not None:
         return read_str(space, release, address, limit)
     try:
@@ -117,9 +119,9 @@ def read_name(space: Memory, release: Release, address: int, limit: int) -> str 
 def dict_items(
     space: Memory, release: Release, address: int, allowance: Allowance | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield the (key, value) addresses of the dict at ``address``, in its order.
+    """Yield (key, value) addresses of the dict at ``address``, in the order of the dict.
 
-    Raises Fault, also at the end of the ``allowance``."""
+    Raises Fault, also if the ``allowance`` is used up."""
     if release.get("ma_table") is not None:
         return python2.dict_items(space, release, address, None if allowance is None else allowance.take)
     keys = space.word(address + release["ma_keys"])
@@ -131,10 +133,10 @@ def dict_items(
 
 
 def entry_reader(space: Memory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
-    """Return a function from other dicts to the value of the key, fast if it has the same index as in the dict
-    ``address``.
+    """Return a function that returns the value of ``key`` in another dict, if it has the same index as in this one.
 
-    The function returns 0 if the key is at another index. None if the index is no help. Raises Fault."""
+    The function returns 0 if the key is not at that index. None if the dict at ``address`` does not have the key, or if
+    an index does not help. Raises Fault."""
     if release.get("ma_table") is not None:
         return python2.entry_reader(space, release, address, key)
     own = space.word(address + release["ma_keys"])
@@ -162,7 +164,7 @@ def entry_reader(space: Memory, release: Release, address: int, key: int) -> Cal
 def shared_items(
     space: Memory, release: Release, keys: int, values: int, allowance: Allowance | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield keys and values of a dict whose ``keys`` are shared (PEP 412), with its own ``values``, in their order."""
+    """Yield the keys and values of a dict, in order. Its ``keys`` are shared (PEP 412), its ``values`` are its own."""
     header = release.get("values_header")
     if header is None:
         for index, (key, _none) in enumerate(_entries(space, release, keys, allowance=allowance)):
@@ -178,13 +180,14 @@ def shared_items(
 
 
 def shared_names(space: Memory, release: Release, keys: int, allowance: Allowance | None = None) -> list[int]:
-    """Return the addresses of shared keys, by their index; 0 for a removed key. Raises Fault."""
+    """Return the addresses of shared keys by their index; 0 for a removed key. Raises Fault."""
     return [key for key, _none in _entries(space, release, keys, 256, allowance)]
 
 
 def _insertion_order(space: Memory, values: int, header: int) -> bytes:
-    """Return the indices of the values that are set. They lie before the values in 3.11 and 3.12, downwards, and after
-    them since 3.13."""
+    """Return the indices of the values that are set, in the order in which they were set.
+
+    In 3.11 and 3.12 the indices lie before the values, backwards; since 3.13 they lie after the values."""
     if not header:
         used = space.read(values - 2, 1)[0]
         return space.read(values - 2 - used, used)[::-1]
@@ -195,7 +198,7 @@ def _insertion_order(space: Memory, values: int, header: int) -> bytes:
 def _entries(
     space: Memory, release: Release, keys: int, most: int = MAX_ENTRIES, allowance: Allowance | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield (key, value) of the first ``most`` entries of a keys object, 0 if there is none."""
+    """Yield (key, value) of the first ``most`` entries of a keys object; both are 0 in an empty entry."""
     count = min(space.word(keys + release["dk_nentries"]), most)
     start, general = _entries_start(space, release, keys)
     layout = space.machine.structure("PPP" if general else "PP")
@@ -207,7 +210,7 @@ def _entries(
 
 
 def _entries_start(space: Memory, release: Release, keys: int) -> tuple[int, bool]:
-    """Return where a keys object's entries start, and whether they contain the hash too (kind 0, and all up to
+    """Return the address of a keys object's entries, and whether entries contain the hash (kind 0, and all up to
     3.10)."""
     indices = keys + release["dk_indices"]
     if release.get("dk_kind") is not None:
@@ -218,13 +221,14 @@ def _entries_start(space: Memory, release: Release, keys: int) -> tuple[int, boo
 
 
 def index_width(slots: int) -> int:
-    """Return the bytes of an index in a keys object with this many slots."""
+    """Return how many bytes an index has in a keys object with this many slots."""
     return 1 if slots <= 0xFF else 2 if slots <= 0xFFFF else 4 if slots <= 0xFFFFFFFF else 8
 
 
 def dict_lookup(space: Memory, release: Release, address: int, name: str, lookups: Lookups) -> int | None:
-    """Return the value of the str key ``name``; None if it is not there. Raises Fault, also at the end of
-    ``lookups``."""
+    """Return the value of the str key ``name``; None if the dict does not have it.
+
+    Raises Fault, also if the allowance of ``lookups`` is used up."""
     others: list[tuple[int, int]] = []
     known = lookups.begin(name)
     for key, value in dict_items(space, release, address, lookups):

@@ -1,4 +1,5 @@
-"""The references of one target: the native graph, its roots, and the objects behind its node numbers."""
+"""The references of one target's Python objects: the native graph, its roots, and the objects behind its node
+numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from gdbheap.graph.linker_tables import mapping_tables
 from gdbheap.graph.nodes import Node, Nodes, Root
 from gdbheap.targets.ranges import Ranges
 
-# The order in which roots are followed; see native/core/src/graph/tree.rs. From BY_PADDING on the evidence is weak.
+# The phases in which nodes are reached, in order; see native/core/src/graph/tree.rs. From BY_PADDING on there is only
+# weak evidence for a node.
 BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, BY_PADDING, BY_INNER, BY_STACKS, NOT_REACHED = range(8)
 MODULES, STATIC_TYPES = "sys.modules", "static types"
 
@@ -27,8 +29,9 @@ MODULES, STATIC_TYPES = "sys.modules", "static types"
 class PythonRoot(Root):
     """A root of Python objects.
 
-    It is a name, a running frame, an exception that is being handled, functions registered with the interpreter, or
-    memory. ``interpreter``: the number of the interpreter whose ``sys.modules`` it is, 0 for the main one."""
+    It is a named root such as ``sys.modules``, a running frame, an exception that is being handled, functions
+    registered with an interpreter, or memory. ``interpreter``: for ``sys.modules`` the number of its interpreter, 0 for
+    the main one."""
 
     frame: Frame | None = None
     interpreter: int = 0
@@ -37,18 +40,18 @@ class PythonRoot(Root):
 
     @property
     def is_running(self) -> bool:
-        """Whether it is a running frame, or an exception that one handles."""
+        """Whether the root is a running frame, or an exception that a running frame handles."""
         return self.frame is not None or self.is_exception
 
 
 class PythonNodes(Nodes):
-    """Nodes that are objects of one target, its frames, and memory."""
+    """The nodes of a graph of Python objects: objects, frames and memory of one target."""
 
     counts_references = True
     objects: Objects
     threads: Threads
     roots: Sequence[PythonRoot]
-    # The kinds of C blocks, where they are known.
+    # The kinds of C blocks, if they are known.
     structures: Kinds | None = None
 
     @property
@@ -56,12 +59,12 @@ class PythonNodes(Nodes):
         return self.objects.target.space
 
     def objects_among(self, numbers: Sequence[int]) -> list[Node]:
-        """Return the nodes with these numbers that are no buffers. They are not cached, as there may be many."""
+        """Return the nodes with these numbers, without buffers. They are not cached, because there may be many."""
         raise NotImplementedError
 
 
 class References(PythonNodes):
-    """The graph of the Python objects of one target."""
+    """The graph of one target's Python objects."""
 
     def __init__(
         self,
@@ -73,10 +76,10 @@ class References(PythonNodes):
         structures: Kinds | None = None,
         others: Sequence[tuple[str, Sequence[int]]] = (),
     ) -> None:
-        """Draw the graph. Raises Unsupported if the tables lack a field.
+        """Draw the graph. Raises Unsupported if the tables of the release lack a field.
 
-        ``mapped``: memory that objects mapped, whose bytes are not read; each range is a node. ``is_partial``: memory
-        that may point to objects is missing. ``structures``: the kinds of C blocks. ``others``: (name, blocks) of
+        ``mapped``: memory that objects mapped; each range is a node, and its bytes are not read. ``is_partial``: memory
+        that may refer to objects is missing. ``structures``: the kinds of C blocks. ``others``: (name, blocks) of
         holders outside Python."""
         super().__init__()
         self.objects = objects
@@ -98,7 +101,7 @@ class References(PythonNodes):
         )
 
     def is_certain(self, number: int) -> bool:
-        """Return whether a chain of references that layouts prove leads to the node."""
+        """Return whether a chain of references, all proven by layouts, leads from a root to the node."""
         return self.graph.phases([number])[0] < BY_REMAINS - 1
 
     def objects_among(self, numbers: Sequence[int]) -> list[Node]:
@@ -125,13 +128,14 @@ def _may_be_object(row: _native.GraphNode) -> bool:
 
 
 def roots_of_python(objects: Objects, threads: Threads) -> list[PythonRoot]:
-    """Return the roots: modules, frames with locals, exceptions, and what threads and interpreters registered."""
+    """Return the roots: modules, frames with their variables, handled exceptions, and functions registered by the
+    program."""
     roots = [PythonRoot(MODULES, BY_MODULES, [address], interpreter=number) for number, address in threads.modules()]
     for state in threads.states:
         for frame in state.frames:
             held = [frame.address] if frame.object else [*(local.value for local in frame.locals), *frame.references]
             roots.append(PythonRoot(frame.title, BY_FRAMES, held, frame=frame))
-    # A variable that has the exception too comes first.
+    # Exceptions come after frames, so that a variable that has the exception too names it.
     space, release = objects.target.space, objects.release
     exceptions = handled_exceptions(space, release, threads.states)
     roots += (PythonRoot(one.name, BY_FRAMES, [one.address], is_exception=True) for one in exceptions)
@@ -146,8 +150,8 @@ def roots_of_python(objects: Objects, threads: Threads) -> list[PythonRoot]:
 def _of_memory(objects: Objects) -> list[PythonRoot]:
     """Return the roots that are memory.
 
-    They are the data of each library, then what may be stale in the interpreter's own data and in data of threads, then
-    stacks and registers."""
+    They are the data of each library; then the interpreter's own data and data of threads, in which words may be stale;
+    then stacks and registers."""
     ranges: dict[str, list[tuple[int, int]]] = {}
     for number, start, end in objects.roots.ranges:
         if number != objects.roots.last:

@@ -1,4 +1,4 @@
-"""Memory outside the heaps that holds pointers into them: static data of the loaded objects, and data of threads."""
+"""Find the memory outside the heaps that points into them: static data of the loaded objects, and data of threads."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from gdbheap.targets.target import Target
 
 INTERPRETER = "the interpreter"
 THREADS = "threads"
-# Roots of the graph that belong to the threads too.
+# The names of two further roots of the graph that belong to the threads.
 ON_STACKS = STACKS, REGISTERS = "stacks", "registers"
 
 
 class Roots:
     """The memory of roots.
 
-    ``names``: the owners of roots, the interpreter first. ``ranges``: their memory, by the index of the name. ``last``:
-    the index of the threads, whose stacks hold many stale pointers. ``registers``: the threads' registers: in the
-    middle of a function nothing else may point to a block. ``thread_data``: what belongs to the threads without doubt.
-    ``stacks``: the rest of their stacks in use.
+    ``names``: the owners of roots, the interpreter first. ``ranges``: the memory of each owner, by the index of its
+    name. ``last``: the index of the threads, whose stacks have many stale pointers. ``registers``: the words in the
+    threads' registers; in the middle of a function, nothing else may point to a block. ``thread_data``: the memory that
+    certainly belongs to the threads. ``stacks``: the rest of the threads' used stacks.
 
-    ``live``: the parts of threads' stacks that may be in use. ``loose``: stacks of coroutines and signals, see
-    ``live_stacks``. ``heaps``: where blocks lie, and the allocators' own records, which do not count as static data."""
+    Arguments: ``live``: the parts of threads' stacks that may be in use. ``loose``: stacks of coroutines and signals,
+    see ``live_stacks``. ``heaps``: the ranges of blocks and of the allocators' own records, which are left out of
+    static data."""
 
     def __init__(
         self, target: Target, interpreter: LoadedObject, live: Ranges, loose: Ranges, heaps: Ranges | None = None
@@ -48,7 +49,7 @@ class Roots:
         self.registers = [value for thread in target.threads for value in thread.registers]
 
     def add_names(self, names: Iterable[str]) -> None:
-        """Add the names of roots that are not memory."""
+        """Add the names of roots that have no memory."""
         self.names += [name for name in names if name not in self.names]
 
     def _add(self, target: Target, name: str, ranges: Sequence[tuple[int, int]]) -> None:

@@ -1,7 +1,7 @@
-"""Where references lie in objects, as data for the native graph (native/core/src/graph/shapes.rs).
+"""Which words of objects are references, as data for the native graph (native/core/src/graph/shapes.rs).
 
-Anything else follows from the type: every word of an object that is the address of an object is a reference to it,
-except for lists of weak references.
+For types without an entry here this follows from the type: every word of an object that is the address of an object is
+a reference, except lists of weak references.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ ALL_OF_BASE = -1
 NONE = -1
 WEAK_CALLBACK = 24
 UNICODE_DEFENC = 40
-# PyFrameObject since 3.11.
+# Offsets in PyFrameObject since 3.11.
 FRAME_BACK, FRAME_FRAME, FRAME_TRACE = 16, 24, 32
-# enum _framestate; its members differ since 3.15 (gi_frame_gone).
+# A member of enum _framestate; since 3.15 the members differ (gi_frame_gone).
 COMPLETED = 1
 HASHED_ENTRY = 24
 
@@ -28,9 +28,9 @@ WEAK = [
     "weakref.CallableProxyType",
 ]  # fmt: skip
 GENERATORS = ["generator", "coroutine", "async_generator"]
-# From gi_frame_state to the word before it: gi_origin_or_finalizer, which plain generators do not initialise.
+# The offset from gi_frame_state to gi_origin_or_finalizer, a word that plain generators do not initialise.
 ORIGIN = -11
-# C types in which every word that is the address of an object is a reference, besides types that own no structures.
+# Further C types, besides CLOSED, in whose objects every word that is the address of an object is a reference.
 KNOWN = (
     "type", "module", "code", "collections.deque", "NoneType", "memoryview", "managedbuffer", "super", "reversed",
     "filter", "set_iterator", "dict_valueiterator", "dict_itemiterator", "dict_keys", "dict_values", "dict_items",
@@ -42,7 +42,8 @@ KNOWN = (
 
 @dataclass(frozen=True)
 class Form:
-    """Types with a base in ``names``; see native/core/src/graph/shapes.rs."""
+    """Which words are references in objects of the types with a base in ``names``; see
+    native/core/src/graph/shapes.rs."""
 
     names: list[str]
     opaque: int = ALL_OF_BASE
@@ -64,7 +65,7 @@ class Form:
 
 @dataclass(frozen=True)
 class FrameLayout:
-    """The fields of a frame; see native/core/src/graph/shapes.rs."""
+    """The offsets of a frame's fields; see native/core/src/graph/shapes.rs."""
 
     fields: list[int]
     code: int
@@ -79,7 +80,7 @@ class FrameLayout:
 
 @dataclass(frozen=True)
 class KeysLayout:
-    """The fields of a dict's keys; see native/core/src/graph/shapes.rs."""
+    """The offsets of the fields of a dict's keys object; see native/core/src/graph/shapes.rs."""
 
     kind: int
     log2_index_bytes: int
@@ -90,7 +91,7 @@ class KeysLayout:
 
 @dataclass(frozen=True)
 class GraphLayout:
-    """Where the objects of a release keep their references, for the native graph.
+    """Where the objects of a release have their references, for the native graph.
 
     ``interpreters``: the addresses of the interpreters' states, which contain free lists."""
 
@@ -112,7 +113,7 @@ class GraphLayout:
 
 
 def graph_layout(release: Release, interpreters: list[int]) -> GraphLayout:
-    """Return the layout of a release. Raises Unsupported if the tables lack a field."""
+    """Return where the objects of a release have their references. Raises Unsupported if the tables lack a field."""
     return GraphLayout(
         sizeof_type=release["sizeof_type"],
         forms=_forms(release),
@@ -129,7 +130,7 @@ def graph_layout(release: Release, interpreters: list[int]) -> GraphLayout:
 
 
 def set_key(release: Release) -> int:
-    """Return the offset of the key in an entry of a set's table: Python 2 has the hash before it."""
+    """Return the offset of the key in an entry of a set's table; in Python 2 the hash lies before it."""
     return release["set_key"]
 
 
@@ -144,9 +145,10 @@ def _forms(release: Release) -> list[Form]:
         Form(WEAK, fields=[at(WEAK_CALLBACK)]),
         _dict_form(release),
         _code_form(release),
-        # The flags of a dict's or an exception's type are 0x2000_0000 or more, which may be an address in a heap.
+        # tp_flags is skipped: for a type of dicts or exceptions it is at least 0x2000_0000, which may be an address in
+        # a heap.
         Form(["type"], opaque=at(OBJECT_HEAD), skipped=[at(cpython.TP_FLAGS)]),
-        # Links to the latest and the oldest result, which belong to the dict.
+        # The links to the latest and the oldest result are skipped, because the results belong to the dict.
         Form(["functools._lru_cache_wrapper"], opaque=at(OBJECT_HEAD), skipped=[at(OBJECT_HEAD), at(OBJECT_HEAD + 8)]),
     ]
     return [*forms, Form(["PyCapsule"], opaque=at(OBJECT_HEAD), is_handle=True), *_frame_forms(release)]
@@ -169,13 +171,15 @@ def _dict_form(release: Release) -> Form:
 
 
 def _code_form(release: Release) -> Form:
-    """Return the form of code objects. Only free-threaded builds fill _co_unique_id, but all builds have it."""
+    """Return the form of code objects. Their field _co_unique_id is skipped: only free-threaded builds fill it."""
     unfilled = release.get("co_unique_id")
     return Form(["code"], opaque=release.at(OBJECT_HEAD), skipped=[] if unfilled is None else [unfilled])
 
 
 def _frame_forms(release: Release) -> list[Form]:
-    """Return the forms of frames: objects up to 3.10; since 3.11 part of one, or on a stack of their thread."""
+    """Return the forms of frames.
+
+    Up to 3.10 frames are objects. Since 3.11 they are part of an object, or lie on a separate stack of their thread."""
     embedded, at = release.get("frame_data"), release.at
     if embedded is None:
         running = release.get("gi_running")
@@ -198,7 +202,7 @@ def _generator_form(release: Release, name: str) -> Form:
 
 
 def frame_layout(release: Release) -> FrameLayout:
-    """Return the offsets of a frame's fields. Raises Unsupported."""
+    """Return the offsets of a frame's fields. Raises Unsupported if the tables lack one."""
     return FrameLayout(
         fields=release.offsets("f_fields"),
         code=release["f_code"],

@@ -1,4 +1,4 @@
-"""Where objects record their sizes, for the native count of the bytes that they asked pymalloc for."""
+"""Where objects state their sizes, for the native count of the bytes that they asked pymalloc for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gdbheap.layout.cpython import FLAG_INT, FLAG_UNICODE, OB_SIZE, Release
 
 @dataclass(frozen=True)
 class Sizing:
-    """The fields that give sizes, for the native half; see native/core/src/python/sizing.rs."""
+    """The fields from which sizes of objects are computed; see native/core/src/python/sizing.rs."""
 
     ob_size: int
     tagged: bool
@@ -24,7 +24,7 @@ class Sizing:
 
 
 def sizing(release: Release) -> Sizing:
-    """Return the offsets of the fields from which the sizes of a release's objects follow."""
+    """Return the offsets of the fields from which the sizes of a release's objects are computed."""
     fields = ("unicode_length", "unicode_state", "sizeof_ascii", "sizeof_compact")
     known = [release.get(name) for name in fields]
     length, state, ascii_header, compact_header = (number or 0 for number in known)

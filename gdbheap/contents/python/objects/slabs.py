@@ -1,4 +1,4 @@
-"""Blocks of malloc that hold many objects: ``int`` and ``float`` of Python 2."""
+"""The layout of blocks that hold many objects each: ``int`` and ``float`` objects of Python 2."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from gdbheap.layout.cpython import Release
 
 @dataclass(frozen=True)
 class Slab:
-    """Blocks of ``block`` bytes: ``header`` bytes, then objects of ``item`` bytes each.
+    """The layout of a block that holds many objects: of ``block`` bytes, the first are a header, the others items.
 
-    See native/core/src/python/slabs.rs.
+    ``header``: the bytes of the header. ``item``: the bytes of each item. See native/core/src/python/slabs.rs.
     """
 
     block: int
@@ -21,7 +21,7 @@ class Slab:
 
 
 def slab(release: Release) -> Slab | None:
-    """Return how this release keeps numbers in shared blocks; None if each number has a block of its own."""
+    """Return the layout of shared blocks for numbers in this release; None if each number has its own block."""
     if release.get("slab_block") is None:
         return None
     return Slab(release["slab_block"], release["slab_header"], release["slab_item"], ["int", "float"])

@@ -1,4 +1,4 @@
-"""Containers with room for more items than they hold: the fields that show it."""
+"""Find containers that have room for more items than they hold."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from gdbheap.layout.cpython import OB_SIZE, Release
 from gdbheap.targets.target import Target
 
 POINTER = 8
-# The largest header of lists and byte arrays; the bytes that rounding may add to a block, and debug hooks with it.
+# The largest header of lists and bytearrays; the most bytes that rounding adds to a block, and that rounding and debug
+# hooks add together.
 MAX_HEAD, MAX_ROUNDING, MAX_DEBUG_BYTES = 64, 15, 32
-# sizeof(PySetObject), and the bytes that subclasses may add. Subclasses of sets are left out: many small blocks have
-# their size.
+# sizeof(PySetObject), and how many bytes more an object of a subclass may have. Subclasses of set are left out, because
+# many other blocks have the sizes of their objects.
 SET_HEAD = 200
 SUBCLASS = {"dict": 16, "set": 0}
 
@@ -24,8 +25,9 @@ SUBCLASS = {"dict": 16, "set": 0}
 class Growing:
     """The layout of a growing container; see native/core/src/python/containers/slack.rs.
 
-    Offsets in the object: the items it holds, the items it has room for, its buffer and, or -1, the first item in the
-    buffer. ``item``: the bytes of an item; ``behind``: the bytes needed after the last one."""
+    Offsets in the object: ``size_at`` of the number of its items, ``allocated_at`` of the number for which it has room,
+    ``data_at`` of its buffer, ``first_at`` of the pointer to the first item in the buffer (-1: the buffer's beginning).
+    ``item``: the bytes of an item. ``behind``: the bytes needed after the last item."""
 
     name: str
     size_at: int
@@ -38,10 +40,10 @@ class Growing:
 
 @dataclass(frozen=True)
 class Slack:
-    """The room of all containers of one type, in bytes.
+    """The unused room of all containers of one type, in bytes.
 
-    ``small``: inside pages in use. ``pages``: in whole resident pages. ``most``: both together, of the container at
-    ``address`` that has most."""
+    ``small``: in pages that also hold items. ``pages``: in whole resident pages. ``most``: the sum of both for the
+    container with the most, which is at ``address``."""
 
     type: str
     count: int
@@ -52,10 +54,10 @@ class Slack:
 
 
 def find_slack(target: Target, objects: Objects, names: Collection[str], most: int | None = None) -> list[Slack]:
-    """Return the room of all containers of the types in ``names`` (list, bytearray, dict, set).
+    """Return the unused room of all containers of the types in ``names`` (list, bytearray, dict, set).
 
-    It is exact or, with ``most``, an estimate from at most that many pools of each size. The table of a dict or set
-    counts if it has at least four times the slots that its copy would have."""
+    It is exact, or with ``most`` an estimate from at most that many pools of each size. The table of a dict or set
+    counts only if it has at least four times the slots that the table of a copy would have."""
     release = objects.release
     growing = [one for one in growing_of(release) if one.name in names]
     tables = [one for one in tables_of(release) if one.name in names]
@@ -73,9 +75,9 @@ def find_slack(target: Target, objects: Objects, names: Collection[str], most: i
 
 
 def growing_of(release: Release) -> list[Growing]:
-    """Return the fields of a list and of a bytearray."""
+    """Return the layouts of a list and of a bytearray, in this order."""
     at = release.at
-    # Since 3.4 a byte array's data may begin inside its buffer: bytes deleted from the front stay in the buffer.
+    # Since 3.4 the data of a bytearray may begin inside its buffer: bytes deleted from the front stay in the buffer.
     start = release.get("bytearray_start")
     alloc, data, first = release["bytearray_alloc"], release["bytearray_bytes"], -1 if start is None else start
     # Up to 3.14 there is a zero byte after the data, which counts as its own; since 3.15 it belongs to the bytes
@@ -88,7 +90,8 @@ def growing_of(release: Release) -> list[Growing]:
 
 
 def _sizes(objects: Objects, name: str) -> tuple[int, int]:
-    """Return the smallest and largest size of blocks with such objects. Subclasses with more fields are left out."""
+    """Return the smallest and the largest size of blocks with objects of this type. Subclasses with more fields are
+    left out."""
     layout, at = objects.layout, objects.release.at
     if name in ("list", "bytearray"):
         smallest, largest = at(40), at(MAX_HEAD)

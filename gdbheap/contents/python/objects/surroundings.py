@@ -1,4 +1,5 @@
-"""What the objects around a container reveal: a metric's labels, and the logger whose handler keeps records."""
+"""Find out what the objects around a container tell about it: a metric's labels, or the handler that keeps log
+records."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ __all__ = ["MAX_VALUES", "LogHandler", "WidestLabel", "log_handler", "widest_lab
 
 METRICS, LABEL_NAMES, CHILDREN = "prometheus_client.", "_labelnames", "_metrics"
 MAX_LABELS, MAX_CHILDREN, ALL_KEYS = 32, 30_000, 1 << 20
-# The largest number of label values that are read, for all metrics together.
+# The most label values that are read, for all metrics together.
 MAX_VALUES = 100_000
 TEXTS = ("str", "bytes")
 HANDLER, LOGGER, NAME = "logging.Handler", "logging.Logger", "name"
@@ -26,9 +27,9 @@ MAX_ATTRIBUTES, LONGEST = 32, 100
 
 @dataclass(frozen=True)
 class WidestLabel:
-    """The label of a metric with the most values: their number, and one of them as a Python literal.
+    """The label of a metric that has the most values: the number of values, and one of them as a Python literal.
 
-    ``at_least``: not all children were read."""
+    ``at_least``: not all children of the metric were read, so it may have more."""
 
     name: str
     values: int
@@ -38,7 +39,8 @@ class WidestLabel:
 
 @dataclass(frozen=True)
 class LogHandler:
-    """A handler of logging: its class, the name of its logger, if any, and whether it keeps records until flushed."""
+    """A handler of logging: its class, the name of its logger or None, and whether it buffers records until it is
+    flushed."""
 
     kind: str
     logger: str | None
@@ -46,9 +48,10 @@ class LogHandler:
 
 
 def widest_label(texts: Repr, objects: Sequence[Node], left: Allowance) -> WidestLabel | None:
-    """Return the widest label of the metric at the end of a chain of ``objects``; its own dicts may follow it.
+    """Return the label with the most values of the metric at the end of a chain of ``objects``.
 
-    None if a value is no text. ``left``: how many values may still be read, for all metrics."""
+    The metric's own dicts may follow it in the chain. None if there is no metric or a value is not text. ``left``: how
+    many values may still be read, for all metrics."""
     for node in reversed(objects):
         kind = texts.names.name(node.type)
         if kind.startswith(METRICS):
@@ -87,14 +90,14 @@ def _widest(texts: Repr, metric: Node, left: Allowance) -> WidestLabel | None:
 
 
 def _text(texts: Repr, address: int) -> str | None:
-    """Return the beginning of a string; None for any other object."""
+    """Return the beginning of a str or bytes; None for any other object."""
     kind = texts.kind(texts.space.word(address + texts.release.at(OB_TYPE)))
     is_text = kind is not None and kind.family in TEXTS
     return read_name(texts.space, texts.release, address, LONGEST) if is_text else None
 
 
 def _items(texts: Repr, address: int) -> Iterator[int]:
-    """Yield the items of a tuple, at most MAX_LABELS."""
+    """Yield the items of a tuple, at most MAX_LABELS; none for any other object."""
     space, release = texts.space, texts.release
     if texts.names.name(space.word(address + release.at(OB_TYPE))) != "tuple":
         return
@@ -103,8 +106,8 @@ def _items(texts: Repr, address: int) -> Iterator[int]:
 
 
 def log_handler(texts: Repr, objects: Sequence[Node]) -> LogHandler | None:
-    """Return the handler whose attribute is the last of a chain of ``objects``, with the logger before it; None if
-    there is none."""
+    """Return the handler whose attribute is the last object of a chain, with the logger before it; None if there is
+    none."""
     above = [place for place, node in enumerate(objects[:-1]) if texts.names.name(node.type) != "dict"]
     if not above or not _is_a(texts, objects[above[-1]].type, HANDLER):
         return None
@@ -115,7 +118,7 @@ def log_handler(texts: Repr, objects: Sequence[Node]) -> LogHandler | None:
 
 
 def _name_of(texts: Repr, logger: Node) -> str | None:
-    """Return a logger's name, as it may be shown: it is the contents of a string."""
+    """Return a logger's name as it may be shown, because it is the contents of a string."""
     try:
         for name, value in islice(texts.attributes.of(texts.space, logger.address, logger.type), MAX_ATTRIBUTES):
             if name == NAME:
@@ -127,5 +130,5 @@ def _name_of(texts: Repr, logger: Node) -> str | None:
 
 
 def _is_a(texts: Repr, kind: int, name: str) -> bool:
-    """Return whether a type has this name, or has a base of this name."""
+    """Return whether a type or one of its bases has this name."""
     return name in texts.names.with_bases(kind)

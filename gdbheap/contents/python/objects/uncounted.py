@@ -1,4 +1,4 @@
-"""Words that look like references to objects, but are not counted in the objects' reference counts."""
+"""Recognise words that look like references to objects but are not in the objects' reference counts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ COUNTED = ("object", "buffer")
 
 
 def counted_others(references: PythonNodes, found: AlsoHeld) -> tuple[int, list[Other]]:
-    """Return the bytes that would be freed without some nodes, and the other holders of the rest.
+    """Return the bytes that would be freed if some nodes were removed, and the other holders of what they hold.
 
-    Stale words in C memory do not count as holders: such an object has a count of one, and another object holds that
-    one reference."""
+    Stale words in C memory do not count as other holders. A word is stale if its object has a reference count of one,
+    and another object has that one reference."""
     stale = [other for other in found.others if _is_uncounted(references, other)]
     left = [other for other in found.others if other not in stale]
     return found.retained + sum(other.bytes for other in stale), left

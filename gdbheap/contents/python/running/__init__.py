@@ -1,1 +1,1 @@
-"""Running Python code: interpreters, threads, frames, coroutines, and the tables of tracemalloc."""
+"""What runs in a Python process: interpreters, threads, frames, coroutines; and the tables of tracemalloc."""

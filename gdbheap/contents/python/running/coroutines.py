@@ -1,7 +1,7 @@
-"""Read coroutines, generators, tasks and greenlets: where each waits, and for what. No code of the target runs.
+"""Read coroutines, generators, tasks and greenlets: where each waits, and for what. No code of the target is run.
 
-A generator or coroutine is an object that contains its frame (since 3.11) or points to it. What it delegates to, by
-``await`` or ``yield from``, lies on top of its frame's stack (``_PyGen_yf``, Objects/genobject.c).
+A generator or coroutine is an object that contains its frame (since 3.11) or points to it. The object to which it
+delegates by ``await`` or ``yield from`` lies on top of the frame's stack (``_PyGen_yf``, Objects/genobject.c).
 """
 
 from __future__ import annotations
@@ -25,38 +25,39 @@ TASK, COROUTINE, GENERATOR, ASYNC_GENERATOR, GREENLET = (
 )  # fmt: skip
 GENERATORS = (COROUTINE, GENERATOR, ASYNC_GENERATOR)
 C_TASK, PYTHON_TASK, GREENLETS = "_asyncio.Task", "asyncio.tasks.Task", "greenlet.greenlet"
-# In 3.6 Python's own class of tasks is a subclass of C's futures, which have the first fields of a C task.
+# In 3.6 the task class in Python is a subclass of C's futures, which begin with the same fields as a C task.
 C_FUTURE, MIXED_TASK = "_asyncio.Future", "asyncio.tasks.Task, a future of C's"
-# Objects that only forward what their first field points to: the results of ``__await__()``, ``__anext__()`` and a
-# future's ``__await__()`` (PyCoroWrapper, PyAsyncGenASend, PyAsyncGenAThrow, anextawaitableobject, futureiterobject).
+# Types of objects that only stand for the object in their first field: the results of ``__await__()``, ``__anext__()``
+# and a future's ``__await__()`` (PyCoroWrapper, PyAsyncGenASend, PyAsyncGenAThrow, anextawaitableobject,
+# futureiterobject).
 WRAPPERS = frozenset((
     "coroutine_wrapper", "async_generator_asend", "async_generator_athrow", "anext_awaitable", "_asyncio.FutureIter",
 ))  # fmt: skip
 WRAPPED = 16
-# fut_state; a pending future has not ended.
+# The values of fut_state. A pending future has not ended.
 PENDING, CANCELLED, FINISHED = "pending", "cancelled", "finished"
 TASK_STATES = {0: PENDING, 1: CANCELLED, 2: FINISHED}
 TASK_STATE_TEXTS = {state.upper(): state for state in TASK_STATES.values()}
 CREATED, SUSPENDED, RUNNING, ENDED = "created", "suspended", "running", "ended"
-# The opcode of YIELD_FROM, 3.5 to 3.10 (Include/opcode.h). Since 3.11 a RESUME follows each yield; its argument says
-# what the yield is: 2 for yield from, 3 for await (Lib/opcode.py; Include/internal/pycore_opcode_utils.h).
+# The opcode of YIELD_FROM in 3.5 to 3.10 (Include/opcode.h). Since 3.11 a RESUME follows each yield; its argument is 2
+# for yield from, 3 for await (Lib/opcode.py; Include/internal/pycore_opcode_utils.h).
 YIELD_FROM, DELEGATING = 72, 2
-# PyFrameObject of 3.11 and later: ob_base, f_back, f_frame.
+# The offset of f_frame in PyFrameObject of 3.11 and later, after ob_base and f_back.
 FRAME_FRAME = 24
-# A greenlet's C++ half has fewer words (greenlet 1 to 3: TGreenlet.hpp); sizeof(PyGreenlet).
+# The most words of a greenlet's C++ half (greenlet 1 to 3: TGreenlet.hpp), and the offsets of a PyGreenlet's fields.
 GREENLET_WORDS, GREENLET_FIELDS = 64, (16, 96)
-# The number of words of all greenlets together that are tested for a frame.
+# The most words, of all greenlets together, that are tested whether they point to a frame.
 ASKED_WORDS = 1 << 18
 MAX_NAME = 200
 
 
 @dataclass(frozen=True)
 class Suspended:
-    """A generator, coroutine or asynchronous generator.
+    """A generator, coroutine or asynchronous generator, in whatever state.
 
-    ``state``: created, suspended, running or ended. ``place``: its position, None if it has ended. ``awaits``: the
-    object that it delegates to, 0 for none. ``frame``: its frame. ``apart``: the frame is a separate object (up to
-    3.10)."""
+    ``state``: created, suspended, running or ended. ``place``: where it is in its code, None if it has ended.
+    ``awaits``: the object to which it delegates, 0 if there is none. ``frame``: the address of its frame. ``apart``:
+    the frame is a separate object (up to 3.10)."""
 
     address: int
     function: str
@@ -71,8 +72,8 @@ class Suspended:
 class Task:
     """An asyncio task.
 
-    ``name`` is None if the release has no names, or if the name is no str. ``state`` is that of a future.
-    ``waits_for``: the future that it waits for, 0 for none."""
+    ``name``: None if tasks of the release have no names, or if the name is not a str. ``state``: pending, cancelled or
+    finished. ``waits_for``: the future for which the task waits, 0 if there is none."""
 
     address: int
     name: str | None
@@ -83,16 +84,16 @@ class Task:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a frame is, and whether the object that it waits for is on top of its stack."""
+    """Where a frame is in its code, and whether the object for which it waits is on top of its stack."""
 
     position: Position
     delegates: bool
 
 
 class _Fields:
-    """The offsets of a release, looked up once, as there may be a million objects to read.
+    """The offsets of a release, looked up only once, because there may be a million objects to read.
 
-    None if the release has no such field."""
+    An offset is None if the release has no such field."""
 
     def __init__(self, release: Release) -> None:
         self.kind = release.at(OB_TYPE)
@@ -106,16 +107,16 @@ class _Fields:
         self.code, self.copy = release["f_code"], release.get("f_code_copy")
         self.instruction, self.last = release.get("f_instruction"), release.get("f_lasti") or 0
         self.locals, self.top, self.stack = release["f_locals"], release["f_top"], release.get("f_stack")
-        # Since 3.15 an index, or nothing, lies above the awaited object.
+        # Since 3.15 one more word, an index or nothing, lies above the awaited object.
         self.depth = release.get("gi_awaited_depth") or 1
         self.top_is_pointer, self.tags = bool(release["f_top_is_pointer"]), release.get("f_tags") or 0
 
 
 class Coroutines:
-    """The coroutines, tasks and greenlets of one target, read one by one."""
+    """Reads the coroutines, generators, tasks and greenlets of one target."""
 
     def __init__(self, objects: Objects, threads: Threads, tasks: TaskLayout | None) -> None:
-        """Prepare to read them. ``tasks``: the fields of C's tasks, None if unknown."""
+        """Prepare to read. ``tasks``: the layout of C's tasks, None if unknown."""
         self._objects = objects
         self._space = objects.target.space
         self._memory = Pages(self._space)
@@ -135,12 +136,12 @@ class Coroutines:
         self._words_left = ASKED_WORDS
 
     def inner_frame(self, frame: int) -> int:
-        """Return the frame that a running frame has called; 0 for none."""
+        """Return the frame that a running frame has called; 0 if there is none."""
         return self._running.get(frame, 0)
 
     def kinds(self, types: list[int]) -> dict[int, tuple[str, str]]:
-        """Return {type: (kind, name of the type that decides the kind)} for the types of coroutines, tasks and
-        greenlets."""
+        """Return {address of the type: (kind, name of the base that decides the kind)} for types of coroutines and the
+        like."""
         found = {}
         for address in types:
             name = self._objects.names.name(address)
@@ -200,10 +201,11 @@ class Coroutines:
         return byte - 256 if byte > 127 else byte
 
     def _place(self, frame: int) -> _Place | None:
-        """Return where a frame is; read once for all frames at the same place. Raises Fault."""
+        """Return where a frame is in its code. Frames at the same place are read once. Raises Fault."""
         fields, memory = self._fields, self._memory
         code = memory.word(frame + fields.code)
-        # Its instruction, as an address or an index, and in free-threaded builds the number of the copy of the code.
+        # The key has the frame's instruction, as an address or an index, and in free-threaded builds the number of the
+        # copy of the code.
         copy = 0 if fields.copy is None else memory.u32(frame + fields.copy)
         at = memory.u32(frame + fields.last) if fields.instruction is None else memory.word(frame + fields.instruction)
         key = code, at, copy
@@ -213,10 +215,9 @@ class Coroutines:
         return self._places[key]
 
     def _is_delegation(self, position: Position, at: int) -> bool:
-        """Return whether the frame waits in an ``await`` or ``yield from``: the instruction after the current one says
-        so.
+        """Return whether a frame waits in an ``await`` or ``yield from``: its next instruction shows it.
 
-        Since 3.13 the generator itself says it; then this is always True. Raises Fault."""
+        Since 3.13 the state of the generator shows it instead; this then always returns True. Raises Fault."""
         fields, memory = self._fields, self._memory
         if fields.delegating is not None:
             return True
@@ -242,7 +243,7 @@ class Coroutines:
         return memory.word(end - word * fields.depth) & ~fields.tags
 
     def _passed_on(self, address: int) -> int:
-        """Return what an awaited object wraps, otherwise the object itself."""
+        """Return the object inside a wrapper, if an awaited object is one; otherwise the object itself."""
         with suppress(Fault):
             for _ in range(MAX_BASES):
                 if not address or self.type_name(address) not in WRAPPERS:
@@ -251,7 +252,9 @@ class Coroutines:
         return address
 
     def task(self, address: int, kind: int, base: str) -> Task | None:
-        """Return the task at ``address`` of the class at ``kind``; None if a field is implausible. Raises Fault."""
+        """Return the task at ``address`` of the class at ``kind``; None if a field is implausible. Raises Fault.
+
+        ``base``: the name of the class that decides how the task is read."""
         return self._c_task(address) if base == C_TASK else self._python_task(address, kind, base == MIXED_TASK)
 
     def _c_task(self, address: int) -> Task | None:
@@ -266,7 +269,7 @@ class Coroutines:
     def _python_state(self, address: int, kind: int, is_mixed: bool) -> str | None:
         if is_mixed:
             return None if self._tasks is None else TASK_STATES.get(self._memory.u32(address + self._tasks.state))
-        # Until the task has ended, the state is an attribute of the class.
+        # Until the task has ended, it has the state only from its class.
         held = self._attribute(address, kind, "_state")
         return TASK_STATE_TEXTS.get(self._text(held) or "") if held else PENDING
 
@@ -285,9 +288,10 @@ class Coroutines:
         return self._readers[key](address)
 
     def _task_name(self, address: int) -> str | None:
-        """Return a task's name.
+        """Return a task's name, or None.
 
-        Until somebody asks for it, the name is a number (3.12 and later: an int); then the result is "Task-N"."""
+        Until the program asks for a default name, the task has only a number (3.12 and later: an int); the result is
+        then "Task-N"."""
         if not address:
             return None
         kind = self.type_name(address)
@@ -299,8 +303,8 @@ class Coroutines:
     def greenlet(self, address: int) -> Position | None:
         """Return where the greenlet at ``address`` was suspended; None if it runs, has not begun or has ended.
 
-        Its C++ half holds one frame object, the one in which it was suspended. The field differs between releases; the
-        place found in another greenlet is tried first."""
+        Its C++ half has a pointer to one frame object, in which it was suspended. The offset of the pointer differs
+        between releases; the offset in another greenlet is tried first."""
         word = self._space.machine.word
         if self._half is not None:
             field, place = self._half

@@ -1,7 +1,8 @@
-"""Find the exceptions that threads are handling: during an ``except`` block only the thread state points to them.
+"""Find the exceptions that threads are handling: during an ``except`` block only the thread state may refer to them.
 
-A thread has an item (``_PyErr_StackItem``) of its own, and each running generator or coroutine has one before it. In
-3.6 the thread state has one exception, and the frames have those it replaced; in 2.7 ``sys`` has it.
+A thread state has an item (``_PyErr_StackItem``); each running generator or coroutine has another, which points to the
+item before. In 3.6 the thread state has one exception, and frames have the exceptions that it replaced; in 2.7 ``sys``
+has it.
 """
 
 from __future__ import annotations
@@ -17,35 +18,37 @@ from gdbheap.layout.cpython import FLAG_EXCEPTION, OB_TYPE, TP_FLAGS, Release
 
 __all__ = ["HandledException", "handled_exceptions", "handled_by"]
 
-# The limit for the items of all threads together; frames are limited too.
+# The most items that are read, of all threads together.
 ALL_ITEMS = 1 << 18
-# sizeof(PyThreadState), with room for more: the last item is a part of it.
+# A limit for sizeof(PyThreadState), which contains the last item.
 STATE_BYTES = 2 << 10
 TB_FRAME, FRAME_FRAME = 24, 24
 
 
 @dataclass(frozen=True)
 class HandledException:
-    """An exception at ``address``. ``frame``: the frame that handles it, None if its traceback does not show it."""
+    """An exception that is being handled. ``frame``: the frame that handles it, None if its traceback does not show
+    it."""
 
     address: int
     frame: Frame | None
 
     @property
     def name(self) -> str:
-        """A description, such as ``the exception that load() handles at app.py:41``."""
+        """The exception in words, such as ``the exception that load() handles at app.py:41``."""
         return handled_by("" if self.frame is None else self.frame.title)
 
 
 def handled_by(title: str) -> str:
-    """Describe the exception that a frame with this title (``load() at app.py:41``) handles; "" means an unknown
-    frame."""
+    """Return a description of the exception that a frame handles.
+
+    ``title``: the title of the frame, such as ``load() at app.py:41``; "" for an unknown frame."""
     function, _at, place = title.rpartition(" at ")
     return f"the exception that {function} handles at {place}" if title else "an exception that is handled"
 
 
 def handled_exceptions(space: Space, release: Release, states: Iterable[ThreadState]) -> Iterator[HandledException]:
-    """Yield the exceptions that each thread handles, innermost first; none for a thread whose items are no valid
+    """Yield the exceptions that each thread handles, innermost first; none for a thread whose items are not a valid
     chain."""
     seen: set[int] = set()
     for state in states:
@@ -65,9 +68,9 @@ def _handled(space: Space, release: Release, state: ThreadState, seen: set[int])
 
 
 def _values(space: Space, release: Release, state: int, seen: set[int]) -> list[int]:
-    """Return the exceptions of the items, from the innermost to the thread's own; 0 where nothing is handled.
+    """Return the exceptions in the items of a thread, from the innermost item to the thread's own; 0 in an unused item.
 
-    No two threads share an item: a ``seen`` one ends the chain. Raises Fault."""
+    No two threads share an item, so an item in ``seen`` ends the chain. Raises Fault."""
     head = release.get("ts_exc_info")
     if head is None:
         only = release.get("ts_exc_value")
@@ -85,8 +88,9 @@ def _values(space: Space, release: Release, state: int, seen: set[int]) -> list[
 
 
 def _caught_in(space: Space, release: Release, exception: int) -> int:
-    """Return the frame that the exception reached last, where its traceback begins; 0 without a traceback. Raises
-    Fault."""
+    """Return the frame that the exception reached last, with which its traceback begins; 0 without a traceback.
+
+    Raises Fault."""
     traceback = space.word(exception + release["exc_traceback"])
     frame = space.word(traceback + release.at(TB_FRAME)) if traceback else 0
     if not frame or release.get("frame_data") is None:

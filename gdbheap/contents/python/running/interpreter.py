@@ -1,4 +1,4 @@
-"""Find the CPython of a target, whichever allocator has its objects, and with or without symbols."""
+"""Find the CPython of a target, whichever allocator its objects are in, with or without symbols."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from gdbheap.layout.tables import table
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.target import Target
 
-# The fields that a warning names at most, and the fields with a fact of their own at most.
+# The most fields that a warning names, and the most fields for which a fact is added.
 MAX_FIELDS_NAMED, MAX_FIELDS_LISTED = 4, 20
 
 
 class Interpreter:
     """The interpreter of one target.
 
-    ``module``: the loaded object that contains it. ``release``: the offsets of its objects' fields. ``warnings``: what
-    a reader must know about these. ``named``: the loaded object in whose data pymalloc was found, or None. ``tagged``:
-    mimalloc's pages show that the build is free-threaded. Raises NotAPython or Unsupported.
+    ``module``: the loaded object that contains it. ``release``: the offsets of its objects' fields. ``warnings``:
+    warnings about these offsets. Arguments: ``named``: the loaded object in whose data pymalloc was found, or None.
+    ``tagged``: pages of mimalloc show that the build is free-threaded. Raises NotAPython or Unsupported.
     """
 
     def __init__(self, target: Target, facts: Facts, named: LoadedObject | None = None, tagged: bool = False) -> None:
@@ -41,7 +41,7 @@ class Interpreter:
 
     @property
     def is_free_threaded(self) -> bool:
-        """Whether it was built without a global interpreter lock."""
+        """Whether the interpreter was built without a global lock."""
         return self.release.is_free_threaded
 
     @cached_property
@@ -53,7 +53,8 @@ class Interpreter:
             raise Unsupported(f"threads cannot be read: nothing is at {fault.args[0]:#x}") from fault
 
     def _read_own(self) -> DebugOffsets | None:
-        """Return the table of offsets that the interpreter publishes; None if it has none, or an implausible one."""
+        """Return the table of offsets that the interpreter publishes; None if it has none, or if it cannot be
+        believed."""
         space, version = self._target.space, exported_version(self._target, self.module)
         place = find_debug_offsets(space, self.module)
         if place is None or (not has_cookie(space, place[0]) and not _publishes(version)):
@@ -74,7 +75,7 @@ class Interpreter:
         return own
 
     def _find_release(self, build: Build) -> Release:
-        """Return the release, with the offsets that the interpreter itself publishes. Raises Unsupported."""
+        """Return the release, with the offsets that the interpreter publishes if there are any. Raises Unsupported."""
         release = find_release(self._target, self.module, self._facts, build)
         shipped = f"as of {release.major}.{release.minor}"
         source = "shipped table, from DWARF of a build of that release"
@@ -89,7 +90,7 @@ class Interpreter:
         return release
 
     def _tell(self, release: Release, differ: dict[str, tuple[int, int]]) -> None:
-        """Report the fields whose offsets differ from the shipped table."""
+        """Add facts and a warning about fields whose published offsets differ from the shipped table."""
         for name, (own, shipped) in list(differ.items())[:MAX_FIELDS_LISTED]:
             self._facts.add(f"offset of {name}", own, f"_Py_DebugOffsets; the shipped table has {shipped}")
         named = ", ".join(list(differ)[:MAX_FIELDS_NAMED])
@@ -101,7 +102,8 @@ class Interpreter:
 
 
 def _publishes(version: int | None) -> bool:
-    """Return whether an interpreter of this version (PY_VERSION_HEX) has a table of offsets; False if unknown."""
+    """Return whether an interpreter of this version (PY_VERSION_HEX) publishes a table of offsets; False if it is
+    unknown."""
     first = min(tuple(map(int, text.split("."))) for text in table("debug_offsets")["releases"])
     return version is not None and (version >> 24, version >> 16 & 255) >= first
 
@@ -109,8 +111,8 @@ def _publishes(version: int | None) -> bool:
 def _find_module(target: Target, named: LoadedObject | None) -> tuple[LoadedObject, str]:
     """Return the loaded object that contains CPython, and how it was found.
 
-    It is the object in whose data pymalloc was found; else the one with the most of CPython's exports; else the one
-    whose data has ``type``; else one that is named like Python."""
+    It is the object in whose data pymalloc was found; otherwise the one with the most of CPython's exports, otherwise
+    one whose data contains the type ``type``, otherwise one that is named like Python."""
     if named is not None:
         return named, "pymalloc's usedpools are in its data"
     candidates = carriers(target)

@@ -1,4 +1,4 @@
-"""Find the source line of an instruction of a code object, from the code's own table."""
+"""Find the source line of an instruction in a code object, from the code object's own table."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from gdbheap.layout.cpython import Release
 NO_LINE = -128
 SHORT_FORMS, NO_COLUMNS, LONG_FORM = 10, 13, 14
 NO_LOCATION = 15
-# A C int is stored in parts of six bits.
+# A C int is stored in at most NUMBER_BYTES parts of six bits. A line is below LINES.
 NUMBER_BYTES, LINES = 6, 1 << 31
 
 
 def line_of(release: Release, table: bytes, first_line: int, offset: int) -> int | None:
-    """Return the line of the instruction at ``offset`` bytes; None if it has none.
+    """Return the line of the instruction at ``offset`` bytes; None if it has no line.
 
-    Raises IndexError for a table that no compiler wrote."""
+    Raises IndexError for a table that no compiler can have written."""
     found = _line(release, table, first_line, offset)
     if found is not None and not 0 <= found < LINES:
         raise IndexError(offset)
@@ -35,7 +35,7 @@ def _line(release: Release, table: bytes, first_line: int, offset: int) -> int |
 
 
 def _by_steps(table: bytes, line: int, offset: int) -> int:
-    """Read co_lnotab: pairs of bytes that are added to the address and to the line (signed since 3.6)."""
+    """Return the line by co_lnotab: pairs of bytes, added to the address and to the line (signed since 3.6)."""
     address = 0
     for step, lines in zip(table[::2], table[1::2]):
         address += step
@@ -46,7 +46,7 @@ def _by_steps(table: bytes, line: int, offset: int) -> int:
 
 
 def _by_ranges(table: bytes, line: int, offset: int) -> int | None:
-    """Read the table of 3.10: pairs of a range's length and a signed difference of lines."""
+    """Return the line by the table of 3.10: pairs of a range's length and a signed difference of lines."""
     address = 0
     for length, step in zip(table[::2], table[1::2]):
         signed = step - 256 if step > 127 else step
@@ -58,7 +58,8 @@ def _by_ranges(table: bytes, line: int, offset: int) -> int | None:
 
 
 def _by_entries(table: bytes, line: int, offset: int) -> int | None:
-    """Read the table of 3.11 and later: an entry's first byte gives its form and its number of instructions."""
+    """Return the line by the table of 3.11 and later: an entry's first byte has its form and its number of
+    instructions."""
     address, entries = 0, iter(table)
     for first in entries:
         form, units = first >> 3 & 15, (first & 7) + 1
@@ -70,7 +71,7 @@ def _by_entries(table: bytes, line: int, offset: int) -> int | None:
 
 
 def _line_step(form: int, entries: Iterator[int]) -> int:
-    """Return the step of lines of an entry, and consume the rest of the entry."""
+    """Return by how many lines an entry advances, and consume the rest of the entry."""
     if form == NO_LOCATION:
         return 0
     if form == LONG_FORM:

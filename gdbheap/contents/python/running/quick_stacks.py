@@ -1,7 +1,8 @@
-"""Read the Python frames of one stopped thread while other threads run: read fast, and named later.
+"""Read the Python frames of one stopped thread while other threads run; lines are looked up later.
 
-Frames and what they point to belong to that thread. Everything else (lists of thread states, code objects that no frame
-holds any more) can change meanwhile: it is bounded, checked, and read again when it does not fit.
+Frames, and what they refer to, belong to the stopped thread. Everything else (lists of thread states, code objects that
+no frame refers to any more) can change meanwhile, so reads of it are bounded and checked, and repeated if they do not
+fit.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ from gdbheap.targets.elf import LoadedObject
 LONGEST_PATH = 4 << 10
 LONGEST_TABLE = 1 << 20
 MAX_CODES, MAX_FRAMES = 1 << 16, 1 << 16
-# _PyRuntime has the list of interpreters near its start; since 3.13 after its table of offsets.
+# The bytes at the start of _PyRuntime that are searched for the list of interpreters; since 3.13 a table of offsets
+# comes first.
 RUNTIME_HEAD = 8 << 10
-# sizeof(PyThreadState) with room for more: since 3.14 it contains a frame that belongs to no function.
+# A limit for sizeof(PyThreadState), which since 3.14 contains a frame that belongs to no function.
 STATE_BYTES = 16 << 10
 # A search that found nothing is repeated only after this many times its duration.
 PATIENCE = 20
@@ -42,8 +44,9 @@ WORD = 8
 
 @dataclass(frozen=True)
 class Code:
-    """A code object as it was when it was first met. ``table`` and ``first_line`` give the lines of its
-    instructions."""
+    """A code object as it was when a frame first referred to it.
+
+    ``table`` and ``first_line`` give the lines of its instructions."""
 
     name: str
     file: str
@@ -53,7 +56,7 @@ class Code:
 
 @dataclass(frozen=True)
 class RawFrame:
-    """A frame: its code, and the offset in bytes of its current instruction."""
+    """A frame: its code object, and the offset in bytes of its current instruction."""
 
     code: Code
     offset: int
@@ -63,20 +66,21 @@ class RawFrame:
 class PythonStack:
     """The frames of a thread, innermost first, in groups.
 
-    A group is what one call of the evaluator runs: a function and those that it called without another evaluator. It
-    may be empty if its function is just ending. ``torn``: the frames further out could not be read."""
+    A group has the frames that one call of the evaluator runs: a function, and the functions that it called without a
+    further evaluator. A group may be empty, if its function is just ending. ``torn``: the outer frames could not be
+    read."""
 
     groups: tuple[tuple[RawFrame, ...], ...]
     torn: bool = False
 
 
 class CallStacks:
-    """Reads the Python frames of an interpreter's threads. ``space`` reads the process as it is at that moment."""
+    """Reads the Python frames of an interpreter's threads. ``space`` reads the memory of the running process."""
 
     def __init__(self, space: Space, module: LoadedObject, release: Release) -> None:
         self._space, self._module, self._release = space, module, release
         self._states = _States(space, module, release)
-        # Search now, not while a thread is stopped.
+        # Search interpreters now, and not while a thread is stopped.
         self._states.search()
         self._codes: dict[tuple[int, ...], Code | None] = {}
         self._lines: dict[tuple[Code, int], int | None] = {}
@@ -91,17 +95,16 @@ class CallStacks:
         self._clean = ~(release.get("f_tags") or 0)
 
     def read_through(self, space: Space) -> None:
-        """Read the process through another space from now on."""
+        """Read the process through ``space`` from now on."""
         self._space = self._states.space = space
 
     @property
     def has_threads(self) -> bool:
-        """Whether an interpreter with a thread has been found."""
+        """Whether an interpreter that has a thread was found."""
         return self._states.met
 
     def take(self, thread_pointer: int) -> PythonStack | None:
-        """Return the frames of the thread with this thread pointer; None if the interpreter does not know the
-        thread."""
+        """Return the frames of the thread with this thread pointer; None if no interpreter knows the thread."""
         state = self._states.find(thread_pointer)
         if state is None:
             return None
@@ -117,7 +120,7 @@ class CallStacks:
         return PythonStack(_closed(groups))
 
     def line(self, frame: RawFrame) -> int | None:
-        """Return the line where a frame is; None if unknown."""
+        """Return the line that a frame executes; None if unknown."""
         key = frame.code, frame.offset
         if key not in self._lines:
             try:
@@ -128,7 +131,9 @@ class CallStacks:
         return self._lines[key]
 
     def _walk(self, state: int) -> Iterator[tuple[RawFrame | None, bool]]:
-        """Yield (frame or None for a C shim, whether it is the last of its evaluator). Raises Fault."""
+        """Yield (frame, whether it is the last of its evaluator) from the innermost frame outwards. Raises Fault.
+
+        The frame is None for a C shim."""
         seen: set[int] = set()
         at = innermost_frame(self._space, self._release, state)
         while at:
@@ -155,7 +160,8 @@ class CallStacks:
     def _ends(self, raw: bytes) -> bool:
         """Return whether a frame is the last of its evaluator.
 
-        Up to 3.10 each frame has its own evaluator; in 3.11 the last frame has a flag; later a shim for C follows."""
+        Up to 3.10 each frame has its own evaluator. In 3.11 the last frame has a flag. In later releases a C shim
+        follows it."""
         entry = self._at.get("f_is_entry")
         return self._is_object if entry is None else bool(raw[entry])
 
@@ -175,7 +181,9 @@ class CallStacks:
         return first_instruction(self._space, self._release, address, copy)
 
     def _code(self, address: int) -> Code | None:
-        """Return the code object at ``address``. A new one at the address of a freed one has other pointers in it."""
+        """Return the code object at ``address``, which is cached by its pointers.
+
+        If it was freed and another one lies at its address, the pointers are different."""
         raw = self._space.read(address, self._code_size)
         words = {name: int.from_bytes(raw[at : at + WORD], "little") for name, at in self._code_at.items()}
         words["co_firstlineno"] &= 0xFFFFFFFF
@@ -188,7 +196,7 @@ class CallStacks:
         return self._codes[key]
 
     def _read_code(self, address: int, words: dict[str, int]) -> Code | None:
-        """Return the code object; None if there is none at ``address``."""
+        """Return the code object at ``address``; None if there is none."""
         release, space = self._release, self._space
         try:
             kind = space.word(address + release.at(OB_TYPE))
@@ -205,7 +213,9 @@ class CallStacks:
 
 
 class _States:
-    """Finds the state of a thread when the thread is first met, and checks it each time. ``space`` reads the states."""
+    """Finds the thread state of a thread when it is first asked for, and checks later whether it is still right.
+
+    ``space`` reads the states."""
 
     def __init__(self, space: Space, module: LoadedObject, release: Release) -> None:
         self.space, self._module, self._release = space, module, release
@@ -215,7 +225,7 @@ class _States:
         self.met = False
 
     def find(self, pointer: int) -> int | None:
-        """Return the state of the thread with this thread pointer; None if there is none."""
+        """Return the address of the state of the thread with this thread pointer; None if it has none."""
         state = self._known.get(pointer)
         if state is not None and self._is_listed(state, pointer):
             return state
@@ -230,8 +240,9 @@ class _States:
         return state
 
     def _is_listed(self, state: int, pointer: int) -> bool:
-        """Return whether a state still belongs to the thread, and its neighbour in the list, or the head, points to
-        it."""
+        """Return whether a state still belongs to the thread, and is still in its interpreter's list.
+
+        It is in the list if its predecessor there, or the head of the list, points to it."""
         release, space = self._release, self.space
         try:
             interpreter = space.word(state + release["ts_interp"])
@@ -247,7 +258,8 @@ class _States:
             return False
 
     def _listed(self, pointer: int) -> int | None:
-        """Return the state of a thread; of several (one for each interpreter) the first that runs something."""
+        """Return the state of a thread, or None. A thread may have a state in each interpreter: the first that runs is
+        returned."""
         found = []
         for interpreter in self._interpreters:
             try:
@@ -275,9 +287,9 @@ class _States:
             state = self.space.word(state + self._release["ts_next"])
 
     def search(self) -> bool:
-        """Look for interpreters, and return whether they have changed.
+        """Search for interpreters, and return whether they have changed.
 
-        The search is not repeated at once: the thread may not be a Python thread."""
+        For a while the search is not repeated, because the thread that caused it may not be a Python thread."""
         started = time.monotonic()
         if started < self._next_search:
             return False
@@ -290,7 +302,8 @@ class _States:
         return changed
 
     def _heads(self) -> Iterator[bytes]:
-        """Yield the memory with the list of interpreters: ``_PyRuntime``, or up to 3.6 all data of the module."""
+        """Yield the memory that contains the list of interpreters: ``_PyRuntime``, or up to 3.6 all data of the
+        module."""
         runtime = self._module.symbol("_PyRuntime")
         if runtime is not None:
             yield self.space.read_available(runtime, RUNTIME_HEAD)
@@ -299,7 +312,7 @@ class _States:
             yield raw
 
     def _is_interpreter(self, word: int) -> bool:
-        """Return whether an interpreter is there: its first thread state points back to it."""
+        """Return whether an interpreter is at the address ``word``: its first thread state points back to it."""
         if word <= LOWEST_ADDRESS or word % WORD:
             return False
         try:
@@ -311,5 +324,5 @@ class _States:
 
 
 def _closed(groups: list[list[RawFrame]]) -> tuple[tuple[RawFrame, ...], ...]:
-    """Return the groups without the last one if that is empty."""
+    """Return the groups; the last one is left out if it is empty."""
     return tuple(tuple(group) for group in (groups if groups[-1] else groups[:-1]))

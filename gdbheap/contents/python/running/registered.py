@@ -1,7 +1,7 @@
-"""Find functions that a program registered with the interpreter, where no variable refers to them.
+"""Find functions that a program registered with the interpreter, so that no variable need refer to them.
 
-A field is believed if it has an object of the right type; the fields of an interpreter only if its registry of codecs
-has.
+A field is believed if it refers to an object of the right type. The fields of an interpreter are believed only if its
+registry of codecs does.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from gdbheap.layout.cpython import FLAG_DICT, FLAG_LIST, OB_TYPE, TP_FLAGS, Rele
 __all__ = ["Registered", "registered_by_thread", "registered_with"]
 
 Registered = tuple[str, "list[int]"]
-"""The description of the functions, and the addresses of the objects that hold them."""
+"""A description of registered functions, and the addresses of the functions or of the objects that hold them."""
 
 # c_traceobj follows c_profileobj.
 OF_THREADS = "sys.setprofile()", "sys.settrace()"
 FORKERS = "before", "after_in_parent", "after_in_child"
-# The limit for all interpreters together.
+# The most callbacks of atexit that are read, for all interpreters together.
 ALL_CALLBACKS = 1 << 14
 # atexit_py_callback: the function, its arguments, and its keyword arguments.
 CALLBACK_WORDS = 3
 
 
 def registered_by_thread(space: Space, release: Release, state: ThreadState) -> Iterator[Registered]:
-    """Yield the functions that a thread calls for each event."""
+    """Yield the functions that a thread calls for each event (sys.setprofile(), sys.settrace())."""
     place = release.get("ts_profile")
     if place is None:
         return
@@ -42,7 +42,7 @@ def registered_by_thread(space: Space, release: Release, state: ThreadState) -> 
 
 
 def registered_with(space: Space, release: Release, interpreters: Iterable[int]) -> Iterator[Registered]:
-    """Yield the functions that are registered with each interpreter."""
+    """Yield the functions that are registered with each of the interpreters."""
     left = _Left()
     for interpreter in interpreters:
         with suppress(Fault, OverflowError):
@@ -65,13 +65,16 @@ class _Source:
 
 
 def _word(source: _Source, name: str, number: int = 0) -> int:
-    """Return the word ``number`` words after a field; 0 if the release has no such field. Raises Fault."""
+    """Return the word ``number`` words after the start of an interpreter's field; 0 if the release has no such field.
+
+    Raises Fault.
+    """
     space, place = source.space, source.release.get(name)
     return 0 if place is None else space.word(source.interpreter + place + number * space.machine.word)
 
 
 def _if_type(source: _Source, address: int, flag: int) -> list[int]:
-    """Return the object, in a list, if its type has a flag. Raises Fault."""
+    """Return a list of the object at ``address``, or an empty list if its type does not have the flag. Raises Fault."""
     space, release = source.space, source.release
     kind = space.word(address + release.at(OB_TYPE)) if address else 0
     return [address] if kind and space.word(kind + release.at(TP_FLAGS)) & flag else []
@@ -96,7 +99,7 @@ def _registered(source: _Source) -> Iterator[Registered]:
 
 
 def _at_exit(source: _Source) -> Iterator[tuple[int, ...]]:
-    """Yield each function with its arguments, 0 for none. Raises Fault.
+    """Yield (function, arguments, keyword arguments) of each callback of atexit; 0 for an absent one. Raises Fault.
 
     The table of callbacks and their number lie in the interpreter, up to 3.9 in the state of the module atexit."""
     space, word = source.space, source.space.machine.word

@@ -1,7 +1,7 @@
-"""Find the interpreters and threads of a Python process without symbols, and read the running frames.
+"""Find the interpreters and threads of a Python process without symbols, and read the frames that run.
 
-A thread state has its thread's pthread_t, which is the thread pointer that the kernel knows, and points to its
-interpreter, which points back. Interpreters are found from the library's data, where the runtime keeps them.
+A thread state has its thread's pthread_t, which is the thread pointer that the kernel knows. It points to its
+interpreter, which points back. Interpreters are found by pointers in the library's data, where the runtime keeps them.
 """
 
 from __future__ import annotations
@@ -37,20 +37,22 @@ from gdbheap.targets.target import Target, Thread
 
 MAX_THREADS = 1 << 14
 MAX_LOCALS = 4 << 10
-# Values on the stack of a frame: handwritten code has few.
+# How many words of a frame's stack may have values if their number is unknown, and how many of these may be iterators.
+# Handwritten code has few.
 UNCOUNTED_WORDS, FIRST_VALUES = 32, 8
-# Suffixes of the names of iterators.
+# Suffixes of the names of iterator types.
 ITERATORS = (b"iterator", b"iter", b"generator", b"enumerate", b"zip", b"map", b"filter", b"reversed", b"islice")
 LONGEST_TABLE = 1 << 20
 LONGEST_NAME = 200
-# The two modules that every interpreter has are the oldest entries; Python 2's dicts keep no order.
+# The most entries that are read to find the two modules that every interpreter has. They are the oldest entries, but
+# dicts of Python 2 have no order.
 MAX_MODULES = 1 << 14
-# The limit for keys of dicts that are read to find the modules of all interpreters. This many words of an interpreter
-# count as one key, and a test whether something is a module counts as this many keys.
+# The most keys of dicts that are read to find the modules of all interpreters. WORDS_AS_KEY words of an interpreter
+# count as one key, and a test whether something is a module counts as MODULE_COST keys.
 ALL_KEYS, WORDS_AS_KEY, MODULE_COST = 1 << 17, 32, 64
 ALWAYS_THERE = ("sys", "builtins", "__builtin__")
-# sizeof(PyDictObject): 48 bytes, 248 in Python 2, which has a small table inside; the links of Py_TRACE_REFS add to
-# that.
+# A limit for sizeof(PyDictObject): it is 48 bytes, in Python 2 248 bytes with a small table, and more with the links of
+# Py_TRACE_REFS.
 LARGEST_DICT = 512
 INTERPRETER_BYTES = 16 << 10
 # The limits for the frames of all threads together.
@@ -58,15 +60,17 @@ ALL_FRAMES, ALL_LOCALS = 1 << 18, 1 << 20
 # The limits for all code objects together: names of variables, and bytes of line tables.
 ALL_NAMES, ALL_LINES = 1 << 20, 64 << 20
 REMEMBERED = 1 << 16
-# The number of pieces of the library's data whose words are cached: data in fewer pieces is read once.
+# The most pieces of the library's data whose words are cached. Data with fewer pieces is read only once.
 FEW = 4
-# enum _frameowner: a thread, a generator, a frame object, or this for a C shim.
+# The value for a C shim in enum _frameowner; smaller values are a thread, a generator and a frame object.
 OWNED_BY_C = 3
 
 
 @dataclass(frozen=True)
 class Local:
-    """A local variable, or a value on the frame's stack (``name`` is None): its place, and the object's address."""
+    """A local variable, or a value on the frame's stack (``name`` is None).
+
+    ``place``: the address of the word that refers to the object. ``value``: the object's address."""
 
     name: str | None
     place: int
@@ -77,10 +81,10 @@ class Local:
 class Frame:
     """A running frame.
 
-    ``object``: it is a Python object (up to 3.10). ``references``: what it holds besides its locals. ``entry``: C
-    called it; one call of the interpreter's loop runs it and the frames that it called from Python (since 3.11).
-    ``uncounted``: where it may have values on its stack while it runs: only registers give their number, and ``locals``
-    has those that are proven."""
+    ``object``: it is a Python object (up to 3.10). ``references``: the objects to which it refers besides its locals.
+    ``entry``: C code called it; since 3.11, one call of the interpreter's loop runs it and the frames that it called
+    from Python. ``uncounted``: the range where values may lie on its stack while it runs, because only registers have
+    their number; ``locals`` has only those values that are proven."""
 
     address: int
     code: int
@@ -95,14 +99,14 @@ class Frame:
 
     @property
     def title(self) -> str:
-        """A description, such as ``load() at app.py:41``."""
+        """The frame in words, such as ``load() at app.py:41``."""
         line = "" if self.line is None else f":{self.line}"
         return f"{self.function}() at {self.file.rsplit('/', 1)[-1]}{line}"
 
 
 @dataclass(frozen=True)
 class Position:
-    """The code object that a frame runs, the function's name, its file, and the line, None if it has none."""
+    """Where a frame is: its code object, the function's name, its file, and the line (None if it has none)."""
 
     code: int
     function: str
@@ -121,7 +125,7 @@ class ThreadState:
 
 
 class Threads:
-    """The thread states of one target. ``is_cut``: there are more frames than were read."""
+    """The thread states of one target. ``is_cut``: the target has more frames than were read."""
 
     def __init__(self, target: Target, module: LoadedObject, release: Release) -> None:
         self._target = target
@@ -142,20 +146,21 @@ class Threads:
 
     @property
     def uncounted(self) -> Ranges:
-        """The parts of running frames' stacks that may have values."""
+        """The parts of running frames' stacks where values may lie, in an unknown number."""
         return [frame.uncounted for state in self.states for frame in state.frames if frame.uncounted is not None]
 
     def modules(self) -> list[tuple[int, int]]:
-        """Return (number, ``sys.modules``) of each interpreter; the main one, whose number is 0, comes first."""
+        """Return (number of the interpreter, address of its ``sys.modules``) for each interpreter; the main one, 0,
+        comes first."""
         numbers = self._numbers()
         found = ((numbers[interpreter], self._modules_of(interpreter)) for interpreter in self.interpreters)
         return sorted((number, address) for number, address in found if address is not None)
 
     def _numbers(self) -> dict[int, int]:
-        """Return {interpreter: number}.
+        """Return {address of the interpreter: number}.
 
-        The newest interpreter is the first of a list whose links have the same offset in all. Their ids follow the
-        links; without ids (up to 3.6) interpreters are counted from the list's end."""
+        Interpreters form a list, the newest first, whose links have the same offset in each of them. An interpreter's
+        id follows its link. Up to 3.6 there are no ids, so the interpreters are counted from the end of the list."""
         heads = {
             one: self._words(one, self._release["interp_tstates"] + self._space.machine.word)
             for one in self.interpreters
@@ -175,14 +180,14 @@ class Threads:
         return self._space.machine.words_of(self._space.read_available(address, size))
 
     def _may_be(self, word: int) -> bool:
-        """Return whether a structure may lie at this address."""
+        """Return whether a structure may begin at the address ``word``."""
         return word > LOWEST_ADDRESS and word % self._space.machine.word == 0
 
     def _find_interpreters(self, module: LoadedObject) -> list[int]:
-        """Return the interpreters that have a thread, then others without one.
+        """Return the interpreters: those that have a thread, and those that have none.
 
-        The others are found by the offset of ``sys.modules`` in the first ones, from pointers in the library's data and
-        in other interpreters."""
+        Those without a thread are recognised by the offset of ``sys.modules``, which is known from the others. Pointers
+        in the library's data and in other interpreters lead to them."""
         pieces = self._candidates(module)
         few = list(islice(pieces, FEW))
         found = {
@@ -206,10 +211,10 @@ class Threads:
         return sorted(found)
 
     def _candidates(self, module: LoadedObject) -> Iterator[set[int]]:
-        """Yield the words of the library's data that may be addresses of data, piece by piece: static data may be
-        large.
+        """Yield the words of the library's data that may be addresses of data.
 
-        Most words point to the library's own code and constants, which lie before its data; these are left out."""
+        They come piece by piece, because static data may be large. Words that point to the library's own code and
+        constants, which lie before its data, are left out: most words do."""
         size, base = self._space.machine.word, module.base
         data = min((start for start, _end in module.writable_ranges()), default=base)
         for _address, raw in windows(self._space, module):
@@ -219,7 +224,7 @@ class Threads:
     def _led_back_to(self, words: Iterable[int], place: int | None = None) -> list[int]:
         """Return those words, ascending, that may be interpreters: their first thread state points back to them.
 
-        With ``place``, also words without a thread state but with a plausible address at the offset ``place``."""
+        With ``place``, also those that have no thread state but a plausible address at the offset ``place``."""
         ordered = sorted(words)
         heads = self._words_at(ordered, self._release["interp_tstates"])
         backs = self._words_at([head or 0 for head in heads], self._release["ts_interp"])
@@ -234,13 +239,14 @@ class Threads:
         return words_at(self._space, [address + offset for address in addresses])
 
     def _links(self, waiting: deque[int]) -> Iterator[set[int]]:
-        """Yield the words of each waiting interpreter, until none is waiting."""
+        """Yield the words of each interpreter in ``waiting``, until it is empty."""
         while waiting:
             yield set(self._words(waiting.popleft(), self._release["interp_tstates"]))
 
     def _has_modules(self, interpreter: int, place: int, known: set[int]) -> bool:
-        """Return whether ``sys.modules`` is at offset ``place`` and not in ``known``; a thread state, if any, must
-        point back."""
+        """Return whether an interpreter has a ``sys.modules`` that is not in ``known`` at the offset ``place``.
+
+        If so, it is added to ``known``. If the interpreter has a thread state, this must point back to it."""
         if not self._may_be(interpreter):
             return False
         try:
@@ -283,14 +289,14 @@ class Threads:
             return
 
     def _modules_of(self, interpreter: int) -> int | None:
-        """Return the first dict among an interpreter's fields that has the modules sys and builtins; None if there is
-        none."""
+        """Return the address of an interpreter's ``sys.modules``; None if it is not found."""
         place = self._modules_place(interpreter)
         return None if place is None else self._space.word(interpreter + place)
 
     def _modules_place(self, interpreter: int) -> int | None:
-        """Return the offset of ``sys.modules`` in an interpreter: the one known from another, or the first that
-        fits."""
+        """Return the offset of ``sys.modules`` in an interpreter; None if it is not found.
+
+        It is the offset that is known from another interpreter, or that of the first field with a dict that fits."""
         if self._modules_at is not None:
             (word,) = self._words_at([interpreter], self._modules_at)
             if word is not None and self._may_be(word) and self._is_modules(word):
@@ -307,8 +313,8 @@ class Threads:
         return self._modules_at
 
     def _is_modules(self, address: int) -> bool:
-        """Return whether a dict has the modules sys and builtins. The answer is cached, as many words point to the same
-        dict."""
+        """Return whether a dict has the modules sys and builtins. Answers are cached, because many words point to the
+        same dict."""
         if address not in self._modules:
             if len(self._modules) >= REMEMBERED:
                 self._modules.clear()
@@ -334,9 +340,9 @@ class Threads:
             return False
 
     def _is_dict(self, address: int) -> bool:
-        """Return whether an object is a dict: its type says so, has a dict's size, and is a type itself. Raises Fault.
+        """Return whether an object is a dict: its type has a dict's flag and size, and is a type itself. Raises Fault.
 
-        Words of a frame may look like an object of a type with any flags."""
+        The checks are needed because words of a frame may look like an object of a type with any flags."""
         release, space = self._release, self._space
         kind = space.word(address + release.at(OB_TYPE))
         if not space.word(kind + release.at(TP_FLAGS)) & FLAG_DICT or not self._flags(kind) & FLAG_TYPE:
@@ -345,15 +351,15 @@ class Threads:
         return 0 < size <= LARGEST_DICT and item == 0
 
     def _is_own(self, modules: int) -> bool:
-        """Return whether the module sys in the dict says that this dict is ``sys.modules``. Raises Fault."""
+        """Return whether ``sys.modules``, by the module sys in this dict, is the dict itself. Raises Fault."""
         module = dict_lookup(self._space, self._release, modules, "sys", self._lookups)
         names = self._space.word(module + self._release.at(MODULE_DICT)) if module else 0
         return bool(names) and dict_lookup(self._space, self._release, names, "modules", self._lookups) == modules
 
     def _is_module(self, address: int) -> bool:
-        """Return whether an object is a module, by its type's name. Raises Fault.
+        """Return whether an object is a module, by the name of its type. Raises Fault.
 
-        If that name is in no available file, the ``__name__`` in the object's dict decides."""
+        If the name is in no available file, the object must have a dict with ``__name__``."""
         name = self._type_name(address)
         if name is not None:
             return name == b"module"
@@ -362,12 +368,13 @@ class Threads:
         return is_dict and dict_lookup(self._space, self._release, held, "__name__", self._lookups) is not None
 
     def _flags(self, address: int) -> int:
-        """Return ``tp_flags`` of an object's type. Raises Fault."""
+        """Return ``tp_flags`` of the type of the object at ``address``. Raises Fault."""
         kind = self._space.word(address + self._release.at(OB_TYPE))
         return self._space.word(kind + self._release.at(TP_FLAGS))
 
     def _type_name(self, address: int) -> bytes | None:
-        """Return the name of an object's type; None if it is in no available file. Raises Fault."""
+        """Return the name of the type of the object at ``address``; None if the name is in no available file. Raises
+        Fault."""
         kind = self._space.word(address + self._release.at(OB_TYPE))
         place = self._space.word(kind + self._release.at(TP_NAME))
         try:
@@ -391,7 +398,7 @@ class Threads:
                 frame = self.read(at, is_object)
                 self._locals_left -= len(frame.locals) if frame is not None else 0
                 if last is not None:
-                    # Since 3.12 a shim for C comes before the frame that C called.
+                    # Since 3.12 a C shim lies outside of each frame that C code called.
                     yield last if frame is not None else replace(last, entry=True)
                 last = frame
                 at = space.word(at + previous)
@@ -401,7 +408,7 @@ class Threads:
             yield replace(last, entry=True)
 
     def _has_room(self) -> bool:
-        """Return whether one more frame may be read."""
+        """Return whether a further frame may be read."""
         return len(self._seen) < ALL_FRAMES and self._locals_left > 0
 
     def read(self, address: int, is_object: bool) -> Frame | None:
@@ -427,28 +434,31 @@ class Threads:
         return Frame(address, code.address, code.name, code.file, line, locals_, held, is_object, entry, uncounted)
 
     def position(self, address: int) -> Position | None:
-        """Return where the frame at ``address`` is, without what it holds; None without a code object. Raises Fault."""
+        """Return where the frame at ``address`` is, without its variables; None if it has no code object. Raises
+        Fault."""
         code = self.code(self._space.word(address + self._release["f_code"]) & ~(self._release.get("f_tags") or 0))
         return None if code is None else Position(code.address, code.name, code.file, self._line(address, code))
 
     def _objects(self, start: int, count: int, clean: int) -> Iterator[tuple[int, int]]:
-        """Yield (place, object) for each of ``count`` words from ``start`` that is not 0. Raises Fault."""
+        """Yield (address of the word, object) for each of the ``count`` words from ``start`` on that is not 0. Raises
+        Fault."""
         machine = self._space.machine
         for index, value in enumerate(machine.words_of(self._space.read(start, machine.word * count))):
             if value & clean:
                 yield start + machine.word * index, value & clean
 
     def _variables(self, end: int, code: _Code, clean: int) -> Iterator[Local]:
-        """Yield the variables that have a value; they end at ``end``, where the frame's stack begins. Raises Fault."""
+        """Yield the variables that have a value. They lie before ``end``, where the frame's stack begins. Raises
+        Fault."""
         word = self._space.machine.word
         start = end - word * len(code.variables)
         for place, value in self._objects(start, len(code.variables), clean):
             yield Local(code.variables[(place - start) // word], place, value)
 
     def _iterators(self, start: int, clean: int) -> Iterator[tuple[int, int]]:
-        """Yield (place, object) of the iterators of a frame's loops, which lie at the start of its stack.
+        """Yield (address of the word, object) for the iterators of a frame's loops, at the start of its stack.
 
-        Words above them may be stale."""
+        Words after them may be stale."""
         word = self._space.machine.word
         for place in range(start, start + word * FIRST_VALUES, word):
             try:
@@ -460,9 +470,9 @@ class Threads:
             yield place, value
 
     def _stack_count(self, address: int, count: int) -> int | None:
-        """Return the number of values on the stack of a frame with ``count`` variables.
+        """Return how many values are on the stack of a frame with ``count`` variables.
 
-        None if it is unknown, as in the frame that is running."""
+        None if this is unknown, as in the frame that is just running."""
         release, space = self._release, self._space
         at = address + release["f_top"]
         if release["f_top_is_pointer"]:
@@ -487,7 +497,7 @@ class Threads:
             return None
 
     def _first_instruction(self, address: int, code: _Code) -> int:
-        """Return the address of the first instruction of the frame at ``address``. Raises Fault."""
+        """Return the address of the first instruction of the code that the frame at ``address`` runs. Raises Fault."""
         number = self._release.get("f_code_copy")
         copy = None if number is None else self._space.u32(address + number)
         return first_instruction(self._space, self._release, code.address, copy)
@@ -531,7 +541,7 @@ class Threads:
 
 
 def innermost_frame(space: Space, release: Release, state: int) -> int:
-    """Return the address of the innermost frame of a thread state; 0 without one. Raises Fault."""
+    """Return the address of the innermost frame of a thread state; 0 if it has none. Raises Fault."""
     chain = release.get("ts_cframe")
     if chain is not None:
         return space.word(space.word(state + chain) + release["cf_frame"])
@@ -541,17 +551,17 @@ def innermost_frame(space: Space, release: Release, state: int) -> int:
 def first_instruction(space: Space, release: Release, code: int, copy: int | None) -> int:
     """Return the address of the first instruction of the code object at ``code``. Raises Fault.
 
-    ``copy``: since 3.14 each thread of a free-threaded build has its own copy of the instructions, and the frame has
-    the number of the copy (_PyCodeArray: size, then a pointer for each copy). None in other builds."""
+    ``copy``: the number of the copy of the instructions that the frame runs, None in other builds. Since 3.14 each
+    thread of a free-threaded build has its own copy (_PyCodeArray: size, then a pointer for each copy)."""
     if copy is None:
         return code + release["co_code"]
     return space.word(space.word(code + release["co_copies"]) + space.machine.word * (1 + copy))
 
 
 def _chain(links: dict[int, int]) -> list[int]:
-    """Return the keys in the order of their links, from the one without a predecessor to the one that links to 0.
+    """Return the keys in the order of their links, from the one without a predecessor to the one whose link is 0.
 
-    The list is empty if the links are no chain."""
+    Empty if the links do not form a chain."""
     firsts = set(links) - set(links.values())
     if len(firsts) != 1:
         return []

@@ -1,8 +1,9 @@
-"""Read tracemalloc's tables from memory: the Python line that allocated a block, if the program traces allocations.
+"""Read tracemalloc's tables from memory: which line of Python code allocated a block, if the program traces them.
 
-Modules/_tracemalloc.c and Modules/hashtable.c (Python/hashtable.c): a pointer in the interpreter's data leads to a
-table of the traces of all blocks, another one to a table of such tables by domain (3.8 and later). No symbol is needed:
-a table of traces is proven by its buckets, the hashes of its keys, and the tracebacks that its entries point to.
+Sources: Modules/_tracemalloc.c and Modules/hashtable.c (Python/hashtable.c). A pointer in the interpreter's data leads
+to a table of the traces of all blocks; in 3.8 and later, another one leads to a table of further such tables by domain.
+No symbol is needed: a table of traces is proven by its buckets, by the hashes of its keys, and by the tracebacks to
+which its entries point.
 """
 
 from __future__ import annotations
@@ -24,34 +25,34 @@ from gdbheap.targets.elf import LoadedObject
 FEWEST_BUCKETS, MOST_BUCKETS = 16, 1 << 40
 # A block's address is hashed by rotating it by four bits (_Py_HashPointerRaw).
 TURNED = 4
-# The number of entries that prove a table.
+# The most entries of a table that are checked to prove it.
 PROVEN = 16
 MAX_CHAIN = 1 << 10
 MAX_DOMAINS = 1 << 10
-# The limits for places with the shape of a table that are tried, and for entries in all of them: an interpreter's data
-# has few. STEP bytes of empty buckets count as one entry.
+# The most places with the shape of a table that are tried, and the most entries that are read in all of them; an
+# interpreter's data has few such places. STEP bytes of empty buckets count as one entry.
 MAX_TABLES, LOOKED_AT, STEP = 1 << 16, 1 << 22, 4 << 10
 REMEMBERED = 1 << 16
-# Up to 3.8 a table has the size of its keys (a block's address, and after it the domain once there is another) and of
-# its data; later it has functions in their place.
+# Up to 3.8 a table states the size of its keys (a block's address, followed by the domain if there are several) and of
+# its data. Later tables have functions in their place.
 ADDRESS_SIZE, KEY_SIZES, TRACE_SIZE, NO_DATA = 8, (8, 12), 16, 0
-# traceback_t: hash, nframe (16 bits since 3.9, then the total count), frames of a pointer and a number, packed. The
-# pointer is to a str, since 3.15 to its bytes.
+# traceback_t: hash, nframe (since 3.9 of 16 bits, followed by the total count), then packed frames of a pointer and a
+# line number. The pointer is to a str; since 3.15 to its bytes.
 FRAMES_AT = 12
-# An entry's link and hash, before its key.
+# The bytes of an entry before its key: its link and its hash.
 HEAD = 16
 MAX_FRAMES = 1 << 16
 MAX_PATH = 4 << 10
-# A file name counts as this many entries, and one more for this many characters.
+# A file name counts as NAME_COST entries, and as one more for each CHARACTERS characters.
 NAME_COST, CHARACTERS = 16, 4
 
 
 @dataclass(frozen=True)
 class TraceTable:
-    """A table of traces, as it is passed to the native count; see native/core/src/python/traces.rs.
+    """A table of traces, as the native count takes it; see native/core/src/python/traces.rs.
 
-    ``count``: the number of its buckets. ``key``: the bytes of a key, after which an entry contains the trace; 0 if it
-    points to the trace."""
+    ``count``: the number of its buckets. ``key``: the bytes of a key, if entries contain the trace after the key; 0 if
+    they point to the trace."""
 
     address: int
     buckets: int
@@ -62,14 +63,14 @@ class TraceTable:
 
 @dataclass(frozen=True)
 class Trace:
-    """The trace of one block: the bytes that were asked for, and the address of its traceback."""
+    """The trace of one block: the bytes that the program asked for, and the address of the traceback."""
 
     size: int
     traceback: int
 
 
 class Traces:
-    """The traces of one target; ``tables`` is empty if nothing is traced. ``tracebacks``: the tables of tracebacks."""
+    """The tables of one target; ``tables`` is empty if nothing is traced. ``tracebacks``: the tables of tracebacks."""
 
     def __init__(self, space: _native.Space, release: Release, module: LoadedObject) -> None:
         self._space, self._memory = space, Pages(space)
@@ -81,7 +82,7 @@ class Traces:
         self.tables = self._find(space, module)
 
     def _find(self, space: _native.Space, module: LoadedObject) -> list[TraceTable]:
-        """Return the table of all blocks, then those of other domains."""
+        """Return the table of all blocks, then the tables of other domains."""
         own: dict[int, TraceTable] = {}
         others: dict[int, TraceTable] = {}
         for table in islice(self._tables(space, module), MAX_TABLES):
@@ -91,8 +92,8 @@ class Traces:
         return list({table.address: table for table in [*map(own.__getitem__, sorted(own)), *domains]}.values())
 
     def _tables(self, space: _native.Space, module: LoadedObject) -> Iterator[TraceTable]:
-        """Yield what is shaped like a hash table at the targets of pointers in the module's data, read piece by
-        piece."""
+        """Yield everything shaped like a hash table to which pointers in the module's data lead. The data is read in
+        pieces."""
         word = space.machine.word
         for _address, raw in windows(space, module):
             for one in sorted(set(space.machine.words_of(raw))):
@@ -100,7 +101,7 @@ class Traces:
                     yield from self._table(one)
 
     def _table(self, address: int) -> list[TraceTable]:
-        """Return what is shaped like a hash table at ``address``: a list of one or none."""
+        """Return a list with the table at ``address``, if it has the shape of a hash table; otherwise an empty list."""
         try:
             words = self._memory.machine.words_of(self._memory.read(address, 5 * self._memory.machine.word))
         except (Fault, OverflowError):
@@ -130,7 +131,7 @@ class Traces:
         return found > 0
 
     def _is_tracebacks(self, table: TraceTable) -> bool:
-        """Return whether the keys of its first entries are tracebacks."""
+        """Return whether the keys of a table's first entries are tracebacks."""
         try:
             keys = [self._memory.word(entry + HEAD) for _bucket, entry in islice(self._entries(table), PROVEN)]
         except (Fault, OverflowError):
@@ -138,11 +139,11 @@ class Traces:
         return bool(keys) and all(self.line_of(key) is not None for key in keys)
 
     def _entries(self, table: TraceTable) -> Iterator[tuple[int, int]]:
-        """Yield (bucket, entry) of a table, by bucket. Raises Fault."""
+        """Yield (number of the bucket, address of the entry) for each entry of a table, by bucket. Raises Fault."""
         word, top = self._memory.machine.word, self._memory.machine.address_end - 1
         at, end = table.buckets, table.buckets + word * table.count
         while self._left > 0 and at < end:
-            # Neighbouring addresses fill neighbouring buckets: most of a large table may be empty.
+            # Neighbouring addresses are in neighbouring buckets, so most of a large table may be empty.
             last = min(end, at + self._left * STEP)
             found = _native.find_pointer(self._space, at, last, LOWEST_ADDRESS, top)
             self._left -= 1 + ((last if found is None else found) - at) // STEP
@@ -179,17 +180,19 @@ class Traces:
             return
 
     def first_blocks(self, table: TraceTable) -> list[int]:
-        """Return the blocks of the first entry of a table: the entry, and its trace if that is separate. Raises
-        Fault."""
+        """Return the addresses of a table's first entry and, if it is separate, of the entry's trace.
+
+        Empty if the table has no entries. Raises Fault."""
         _bucket, entry = next(self._entries(table), (0, 0))
         apart = [] if table.key or not entry else [self._memory.word(entry + 24)]
         return [entry, *apart] if entry else []
 
     def of(self, address: int) -> Trace | None:
-        """Return the trace of the block at ``address``, as an allocator returned it; None without one."""
+        """Return the trace of the block at ``address``; None if it has none. ``address`` is the one that the allocator
+        returned."""
         for table in self.tables[:1]:
             try:
-                # Keys with a domain: the domain of Python's own blocks is 0, which does not change the hash.
+                # Keys may include a domain. The domain of Python's own blocks is 0, which does not change the hash.
                 for entry in self._chain(table, _turned(address) & (table.count - 1)):
                     domain = self._memory.u32(entry + 24) if table.key > ADDRESS_SIZE else 0
                     if self._memory.word(entry + 16) == address and not domain:
@@ -199,7 +202,7 @@ class Traces:
         return None
 
     def line_of(self, traceback: int) -> tuple[str, int] | None:
-        """Return (file, line) of the innermost frame of a traceback; None if there is none."""
+        """Return (file, line) of the innermost frame of a traceback; None if it cannot be read."""
         if traceback not in self._lines:
             if len(self._lines) >= REMEMBERED:
                 self._lines.clear()
@@ -212,7 +215,7 @@ class Traces:
     def _read_line(self, traceback: int) -> tuple[str, int] | None:
         memory = self._memory
         count = int.from_bytes(memory.read(traceback + 8, 4), "little")
-        # The first half is at most the second; since 3.9 both are counts.
+        # Since 3.9 both halves are counts, and the first is at most the second.
         kept = count & (MAX_FRAMES - 1)
         file, line = memory.word(traceback + FRAMES_AT), memory.u32(traceback + FRAMES_AT + memory.machine.word)
         if not kept or (count >> 16 and count >> 16 < kept):
@@ -221,8 +224,9 @@ class Traces:
         return None if name is None else (name, line)
 
     def _file(self, address: int) -> str | None:
-        """Return a file's name, which is cached. Forged names may overlap, so all names share a budget. Raises
-        Fault."""
+        """Return a file's name, which is cached; None if it cannot be read. Raises Fault.
+
+        All names share a limit, because forged names may overlap."""
         if address not in self._files:
             if self._left <= 0:
                 return None

@@ -1,1 +1,1 @@
-"""Values as text, and rules for how much of it may be shown."""
+"""Texts of values, and the rules for what they may show."""

@@ -1,8 +1,8 @@
 """Decide what texts may show of a target: everything, or no contents of strings, bytes and keys (``--no-text``).
 
-Each target has one Disclosure. Everything that turns memory into text uses it: values (``repr``), keys in paths
-(``edges``), and the numbers in damage and errors, which are words of memory. Names are code, and are always shown:
-names of types, modules, files, functions and variables, and of attributes that are identifiers.
+Each target has one Disclosure. All code that turns memory into text uses it: for values (``repr``), for keys in paths
+(``edges``), and for the numbers in damage and errors, which are words of memory. Names belong to the code and are
+always shown: names of types, modules, files, functions and variables, and names of attributes that are identifiers.
 """
 
 from __future__ import annotations
@@ -19,40 +19,44 @@ if TYPE_CHECKING:
     from gdbheap.targets.target import Damage
 
 NO_TEXT, VARIABLE = "--no-text", "GDBHEAP_NO_TEXT"
-# A number with this many readable bytes, in any order, may be characters.
+# A number of which this many bytes are readable characters, anywhere in it, may be text.
 MIN_TEXT_BYTES = 4
 _NUMBER = re.compile(r"\b(?:0x[0-9a-f]+|\d[\d,]*)\b")
 
 
 class Disclosure:
-    """The rules of one target.
+    """What may be shown of one target.
 
-    ``contents``: contents of strings, bytes and keys are shown; it changes between gdb commands. ``is_place``: returns
-    whether a number is an address in a mapping, or the end of one, and therefore no secret."""
+    ``contents``: contents of strings, bytes and keys are shown; this may change between gdb commands. ``is_place``:
+    returns whether a number is an address in a mapping or the end of a mapping; such a number is no secret."""
 
     def __init__(self, contents: bool = True, is_place: Callable[[int], bool] = lambda number: False) -> None:
         self.contents = contents
         self._is_place = is_place
 
     def name(self, text: str) -> str:
-        """Return an attribute's name; its length instead if it is no identifier and contents are not shown."""
+        """Return an attribute's name. If contents are hidden and it is not an identifier, return its length instead."""
         return text if self.contents or text.isidentifier() else hidden("str", len(text))
 
     def text(self, text: str) -> str:
-        """Return the contents of a string; their length instead if contents are not shown."""
+        """Return the contents of a string. If contents are hidden, return its length instead."""
         return text if self.contents else hidden("str", len(text))
 
     def setting(self, value: str) -> str:
-        """Return the value of a setting; its length instead if it is no number and contents are not shown."""
+        """Return the value of a setting. If contents are hidden and it is not a number, return its length instead."""
         is_number = _NUMBER.fullmatch(value) and self.numbers(value) == value
         return value if self.contents or is_number else hidden("str", len(value))
 
     def numbers(self, text: str) -> str:
-        """Return ``text`` without numbers that are no address or size, but may be characters of the target."""
+        """Return ``text``; if contents are hidden, without the numbers that may be characters of the target.
+
+        Numbers that are addresses or sizes are kept."""
         return text if self.contents else without_words(text, self._is_place)
 
     def damage(self, found: Damage) -> Damage:
-        """Return the damage without numbers that may be characters; its address is 0 if it is not in a mapping."""
+        """Return the damage; if contents are hidden, without numbers that may be characters of the target.
+
+        Its address is then 0 unless it lies in a mapping."""
         if self.contents:
             return found
         address = found.address if self._is_place(found.address) else 0
@@ -71,12 +75,13 @@ def is_hidden(words: Sequence[str], environment: Mapping[str, str]) -> bool:
 
 
 def hidden(kind: str, length: int) -> str:
-    """Return the replacement for a value, such as ``<str of 6>``, in characters or bytes."""
+    """Return the text that replaces a value, such as ``<str of 6>``. ``length``: characters or bytes."""
     return f"<{kind} of {length:,}>"
 
 
 def without_words(text: str, is_place: Callable[[int], bool] = lambda number: False) -> str:
-    """Return ``text`` with a length instead of each number that is no address and whose bytes may be characters."""
+    """Return ``text`` with a length in place of each number that is not an address and whose bytes may be
+    characters."""
 
     def masked(found: re.Match[str]) -> str:
         digits = found[0].replace(",", "")
@@ -95,6 +100,6 @@ def _length(value: int) -> int:
 def _may_be_text(value: int) -> bool:
     """Return whether the bytes of a number may be characters.
 
-    Other bytes next to a few characters do not matter: a text may end with 0 bytes."""
+    It suffices that MIN_TEXT_BYTES of them are readable: the end of a text may be followed by 0 bytes."""
     readable = sum(0x20 <= byte < 0x7F for byte in value.to_bytes(_length(value), "little"))
     return readable >= MIN_TEXT_BYTES or value >= USER_END

@@ -1,8 +1,8 @@
-"""A bounded repr() of an object in memory: no code of the target runs, and its data is not trusted.
+"""Make a bounded repr() of an object in memory. No code of the target is run, and its data is not trusted.
 
-Where it is not cut, it equals the interpreter's own repr() of str, bytes, numbers, tuples, lists, dicts, sets,
-namedtuples, exceptions, classes and code. Classes may define any ``__repr__``; the text of their instances is the class
-and the attributes.
+If nothing is cut, the text equals the interpreter's own repr() for str, bytes, numbers, tuples, lists, dicts, sets,
+namedtuples, exceptions, classes and code. Classes may define any ``__repr__``, so the text of their instances is the
+class and the attributes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ NAMED = frozenset(
 )
 CONSTANTS = {"NoneType": "None", "ellipsis": "Ellipsis", "NotImplementedType": "NotImplemented"}
 BRACKETS = {"list": "[]", "tuple": "()", "dict": "{}", "set": "{}", "frozenset": "{}"}
-# PySetObject, PyBaseExceptionObject, PyModuleObject, PyMethodObject and PyCFunctionObject, 3.6 to 3.15.
+# Limits for the slots of a set, and offsets in PySetObject, PyBaseExceptionObject, PyMethodObject and
+# PyCFunctionObject, 3.6 to 3.15.
 MAX_SLOTS, SLOTS_AT_ONCE = 1 << 24, 128
 EXCEPTION_ARGS = 24
 METHOD_FUNCTION, METHOD_SELF = 16, 24
@@ -64,8 +65,8 @@ TEXTS, NUMBERS = ("str", "bytes", "bytearray"), ("int", "float", "complex")
 class Limits:
     """The limits of a text.
 
-    ``length``: characters in all (a text ends soon after); ``value``: characters of one value; ``items``: items of one
-    container; ``depth``: nested containers; ``reads``: reads of memory."""
+    ``length``: characters in total (a text ends soon after this). ``value``: characters of one value. ``items``: items
+    of one container. ``depth``: how deep containers are nested. ``reads``: reads of memory."""
 
     length: int = 1000
     value: int = 200
@@ -78,11 +79,11 @@ BRIEF = Limits(length=60, value=40, items=5, depth=2, reads=200)
 
 
 class Spent(Exception):
-    """No more reads are allowed for this text."""
+    """Raised if a text may read no more memory."""
 
 
 class Budget:
-    """A Space that allows a limited number of reads."""
+    """Reads memory like a Space, but only a limited number of times."""
 
     def __init__(self, space: Space, reads: int) -> None:
         self._space = space
@@ -112,7 +113,8 @@ class Budget:
 
 @dataclass(frozen=True)
 class Kind:
-    """An object's type: its address and name, and the built-in type whose fields its objects have ("" for none)."""
+    """An object's type: its address, its name, and the built-in type whose fields its objects have (``family``, "" for
+    none)."""
 
     address: int
     name: str
@@ -126,7 +128,7 @@ class Kind:
 
 
 class Repr:
-    """Texts of the objects of one target; ``disclosure`` decides if they show contents."""
+    """Makes texts of the objects of one target; ``disclosure`` decides whether they show contents."""
 
     def __init__(self, space: Space, release: Release, names: TypeNames, disclosure: Disclosure | None = None) -> None:
         self.space = space
@@ -137,11 +139,12 @@ class Repr:
         self._kinds: dict[int, Kind | None] = {}
 
     def text(self, address: int, limits: Limits = Limits()) -> str | None:
-        """Return the text of the object at ``address``; None if there is no object, or if only its type is known."""
+        """Return the text of the object at ``address``; None if no object is there, or if nothing but its type is
+        known."""
         return self._text(address, limits, False)
 
     def key_text(self, address: int, limits: Limits) -> str | None:
-        """Return the text of a key: if contents are hidden, numbers are too."""
+        """Return the text of a dict's key; if contents are hidden, numbers are hidden too. None as for ``text``."""
         return self._text(address, limits, True)
 
     def _text(self, address: int, limits: Limits, is_key: bool) -> str | None:
@@ -157,7 +160,7 @@ class Repr:
         return None if text == _plain(kind, address) else text
 
     def kind(self, address: int) -> Kind | None:
-        """Return the type at ``address``; None if there is no type. Raises Fault."""
+        """Return the type at ``address``; None if no type is there. Raises Fault."""
         if address not in self._kinds:
             is_type = self.names.flags(self.space.word(address + self.release.at(OB_TYPE))) & FLAG_TYPE
             self._kinds[address] = self._read_kind(address) if is_type else None
@@ -172,7 +175,7 @@ class Repr:
         return next((name for name in self.names.with_bases(address) if name in NAMED or name in CONSTANTS), "")
 
     def fields(self, kind: Kind) -> int | None:
-        """Return the ``_fields`` of a namedtuple's class or of one of its bases; None if there is none."""
+        """Return the address of ``_fields`` of a namedtuple's class or of one of its bases; None if there is none."""
         address = kind.address
         for _ in range(MAX_BASES):
             if not address or not self.names.flags(address) & FLAG_HEAP_TYPE:
@@ -190,7 +193,7 @@ def _plain(kind: Kind, address: int) -> str:
 
 
 class _Text:
-    """One text under construction: what is left of its limits, and the containers that are open."""
+    """A text under construction: the limits that are left, and the containers that are open."""
 
     def __init__(self, target: Repr, memory: Budget, limits: Limits) -> None:
         self.target = target
@@ -205,7 +208,7 @@ class _Text:
         self.in_key = False
 
     def key(self, address: int) -> str:
-        """Return the text of a key."""
+        """Return the text of a dict's key."""
         before, self.in_key = self.in_key, True
         try:
             return self.value(address)
@@ -213,8 +216,8 @@ class _Text:
             self.in_key = before
 
     def value(self, address: int) -> str:
-        """Return the text of the object at ``address``, or a placeholder."""
-        # A torn exception or bound method may hold itself without a container in between.
+        """Return the text of the object at ``address``; a placeholder if it cannot be read or limits are reached."""
+        # A half changed exception or bound method may refer to itself without a container in between.
         if self.left <= 0 or self.nested > 2 * self.limits.depth + 2:
             return CUT
         before = self.left
@@ -231,7 +234,7 @@ class _Text:
             text = CUT
         finally:
             self.nested -= 1
-        # The length of nested texts was counted when they were made.
+        # Nested texts were already counted when they were made.
         self.left = min(self.left, before - len(text))
         return text
 
@@ -252,7 +255,7 @@ class _Text:
         return f"{kind.name}({', '.join(parts + self._attributes(address, kind))})"
 
     def _builtin(self, address: int, kind: Kind) -> str:
-        """Return the text by the built-in type whose fields the object has."""
+        """Return the text of an object that has the fields of a built-in type (``kind.family``)."""
         memory, release, limit = self.memory, self.release, min(self.limits.value, max(self.left, 1))
         family = kind.family
         if kind.name == "bool":
@@ -309,7 +312,8 @@ class _Text:
             yield f"{self.key(key)}: {self.value(value)}"
 
     def _set(self, address: int, family: str, kind: Kind) -> str:
-        """Return a set. The items of a subclass are in braces; the caller adds the name."""
+        """Return the text of a set. For a subclass it is only the items in braces, to which the caller adds the
+        name."""
         if self.release.get("unicode_state") is None:
             raise Unsupported("which items of a set of Python 2 were taken out does not show in their hashes")
         if address in self.open:
@@ -323,7 +327,7 @@ class _Text:
         return self.memory.word(address + self.release.at(SET_USED))
 
     def _keys(self, address: int) -> Iterator[int]:
-        """Yield the items of a set: the slot of a removed item has the hash -1, which no object has."""
+        """Yield the items of a set. The slot of a removed item has the hash -1, which no object has."""
         slots = self.memory.word(address + self.release.at(SET_MASK)) + 1
         table = self.memory.word(address + self.release["set_table"])
         if slots > MAX_SLOTS:
@@ -334,7 +338,7 @@ class _Text:
             yield from (key for key, found in slot.iter_unpack(raw) if key and found != -1)
 
     def _container(self, address: int, family: str, texts: Callable[[], Iterable[str]], count: int) -> str:
-        """Return the items in the family's brackets, as many as the limits allow; "..." for a container that is
+        """Return the items in the brackets of the family, as many as the limits allow; "..." for a container that is
         open."""
         brackets = BRACKETS[family]
         if address in self.open:
@@ -349,7 +353,7 @@ class _Text:
         return shown.join(brackets)
 
     def _some(self, texts: Callable[[], Iterable[str]], count: int) -> str:
-        """Return the texts, joined with commas, and the number of items that are not shown."""
+        """Return the texts joined with commas, followed by the number of items that are not shown."""
         if self.depth > self.limits.depth:
             return self._more(count)
         found: list[str] = []
@@ -397,7 +401,7 @@ class _Text:
         return f"{plain[:-1]}: {', '.join(attributes)}>" if attributes else plain
 
     def _attributes(self, address: int, kind: Kind) -> list[str]:
-        """Return ``name=value`` of each attribute; a placeholder for an object that is open, or nested too deeply."""
+        """Return ``name=value`` for each attribute; a placeholder for an object that is open, or nested too deeply."""
         if address in self.open:
             return ["..."]
         if self.depth >= self.limits.depth:
@@ -424,14 +428,14 @@ class _Text:
         return repr(name) if shown == name and not name.isidentifier() else shown
 
     def _exception(self, address: int, kind: Kind) -> str:
-        """Return the name and the arguments, as repr() does since 3.7; then the attributes."""
+        """Return the name and the arguments of an exception, as repr() does since 3.7, followed by its attributes."""
         arguments = self.value(self.memory.word(address + self.release.at(EXCEPTION_ARGS)))
         text = f"{kind.short_name}{arguments[:-2]})" if arguments.endswith(",)") else f"{kind.short_name}{arguments}"
         attributes = self._attributes(address, kind) if kind.is_class else []
         return f"<{text}: {', '.join(attributes)}>" if attributes else text
 
     def _str_field(self, address: int) -> str:
-        """Return the str that a field points to. Raises Damaged."""
+        """Return the str to which the field at ``address`` points. Raises Damaged."""
         text = read_str(self.memory, self.release, self.memory.word(address))
         if text is None:
             raise Damaged
@@ -448,7 +452,8 @@ class _Text:
         return f"<module {entries['__name__']}{f' from {path}' if path.startswith((*QUOTES, CUT)) else ''}>"
 
     def _name_of_module(self, address: int) -> str:
-        """Return a module's name or file. These are not contents, if they are plain strings."""
+        """Return the text of a module's name or file. If it is a plain str, it does not count as contents and is
+        shown."""
         before, kind = self.contents, self.target.kind(self.memory.word(address + self.release.at(OB_TYPE)))
         self.contents = before or (kind is not None and kind.name == kind.family == "str")
         try:

@@ -1,4 +1,4 @@
-"""Texts of Python values without parts, read from memory: equal to repr() if they are not cut."""
+"""Make texts of Python values that have no parts, read from memory. A text that is not cut equals repr()."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ HEAD_DIGITS = 4
 
 
 class Damaged(Exception):
-    """The memory of an object holds no valid value."""
+    """Raised if the memory of an object holds no valid value."""
 
 
 def str_text(memory: Memory, release: Release, address: int, limit: int) -> str:
-    """Return the str at ``address``, its first ``limit`` characters. Raises Fault, Damaged."""
+    """Return the text of the str at ``address``, cut at ``limit`` characters. Raises Fault, Damaged."""
     text = read_str(memory, release, address, limit)
     if text is None:
         raise Damaged
@@ -28,20 +28,21 @@ def str_text(memory: Memory, release: Release, address: int, limit: int) -> str:
 
 
 def length_text(memory: Memory, release: Release, address: int, family: str) -> str:
-    """Return the placeholder for a str, bytes or bytearray object whose contents are hidden. Raises Fault."""
+    """Return the text that replaces a str, bytes or bytearray object whose contents are hidden. Raises Fault."""
     if family == "str":
         return hidden(family, str_length(memory, release, address))
     return hidden(family, memory.word(address + release.at(OB_SIZE)))
 
 
 def bytes_text(memory: Memory, release: Release, address: int, limit: int) -> str:
-    """Return the bytes object at ``address``, its first ``limit`` bytes. Raises Fault."""
+    """Return the text of the bytes object at ``address``, cut at ``limit`` bytes. Raises Fault."""
     data, size = _bytes(memory, release, address, address + release["bytes_data"], limit)
     return _cut(repr(data), size, limit)
 
 
 def bytearray_text(memory: Memory, release: Release, address: int, limit: int) -> str:
-    """Return the bytearray at ``address``, the bytes from ``ob_start`` on. Raises Fault."""
+    """Return the text of the bytearray at ``address``, whose bytes begin at ``ob_start``, cut at ``limit``. Raises
+    Fault."""
     data, size = _bytes(memory, release, address, memory.word(address + release["bytearray_start"]), limit)
     text = repr(data)
     if release.get("bytearray_escapes") and text[1] == '"':
@@ -50,7 +51,7 @@ def bytearray_text(memory: Memory, release: Release, address: int, limit: int) -
 
 
 def _bytes(memory: Memory, release: Release, address: int, start: int, limit: int) -> tuple[bytes, int]:
-    """Return the first ``limit`` bytes, and the number of all."""
+    """Return the first ``limit`` bytes, and the number of all bytes."""
     size = memory.word(address + release.at(OB_SIZE))
     return memory.read(start, min(size, limit)) if size else b"", size
 
@@ -60,16 +61,16 @@ def _cut(text: str, length: int, limit: int) -> str:
 
 
 def int_text(memory: Memory, release: Release, address: int, limit: int) -> str:
-    """Return the int at ``address``: in decimal or, above about ``limit`` digits, the upper digits in hexadecimal.
+    """Return the text of the int at ``address``. Raises Fault, Damaged.
 
-    Raises Fault, Damaged."""
+    It is decimal; if it has more than about ``limit`` digits, only its upper digits are shown, in hexadecimal."""
     count, sign = _digits(memory, release, address)
     start = address + release["ob_digit"]
     if count <= HEAD_DIGITS or count * DIGIT_BITS * 3 <= limit * 10:
         return str(sign * _number(memory, start, count))
     top = _number(memory, start + 4 * (count - HEAD_DIGITS), HEAD_DIGITS)
     below = (count - HEAD_DIGITS) * DIGIT_BITS
-    # Only whole hexadecimal digits are left out.
+    # Only whole hexadecimal digits may be left out.
     return f"{hex(sign * (top >> -below % 4))}{CUT} ({below + top.bit_length():,} bits in all)"
 
 
@@ -80,7 +81,8 @@ def bool_text(memory: Memory, release: Release, address: int) -> str:
 
 
 def _digits(memory: Memory, release: Release, address: int) -> tuple[int, int]:
-    """Return the number of 30-bit digits of an int, and its sign: from ob_size up to 3.11, from lv_tag since 3.12."""
+    """Return the number of 30-bit digits of an int, and its sign; they are in ob_size up to 3.11, in lv_tag since
+    3.12."""
     tag = signed_word(memory, address + release.at(OB_SIZE))
     if release.get("lv_tag") is None:
         return abs(tag), -1 if tag < 0 else 1
@@ -97,10 +99,10 @@ def _number(memory: Memory, start: int, count: int) -> int:
 
 
 def float_text(memory: Memory, release: Release, address: int) -> str:
-    """Return the float at ``address``. Raises Fault."""
+    """Return the text of the float at ``address``. Raises Fault."""
     return repr(struct.unpack("<d", memory.read(address + release.at(FIRST_FIELD), 8))[0])
 
 
 def complex_text(memory: Memory, release: Release, address: int) -> str:
-    """Return the complex at ``address``. Raises Fault."""
+    """Return the text of the complex at ``address``. Raises Fault."""
     return repr(complex(*struct.unpack("<dd", memory.read(address + release.at(FIRST_FIELD), 16))))

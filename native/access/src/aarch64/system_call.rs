@@ -8,8 +8,8 @@ use crate::arch::registers::{PROGRAM_COUNTER, X0, X8};
 pub(crate) const IS_SUPPORTED: bool = false;
 /// The instruction `svc #0`.
 pub(crate) const INSTRUCTION: &[u8] = &[0x01, 0x00, 0x00, 0xd4];
-/// The architecture that a seccomp(2) filter sees for gdbheap's programs (`AUDIT_ARCH_AARCH64`), and the first number
-/// that belongs to other ones: there are none.
+/// The architecture that a seccomp(2) filter sees for gdbheap's programs (`AUDIT_ARCH_AARCH64`). NUMBERS_OF_OTHERS: the
+/// first system call number that belongs to another architecture; here there are none.
 pub(crate) const AUDIT_ARCHITECTURE: u32 = 0xc000_00b7;
 pub(crate) const NUMBERS_OF_OTHERS: u32 = u32::MAX;
 /// The numbers of execve and execveat for 64-bit and 32-bit programs.

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The number of children that may wait at once, for this process and those that it forks. Each keeps a copy of this
-/// process's memory. Further questions fail.
+/// The most children that may wait at once, of this process and of the processes that it forks. Each child keeps a copy
+/// of this process's memory. Beyond this number, questions fail.
 const MOST: u32 = 16;
 /// A question takes at most this long, even if its parts are answered one by one.
 pub(crate) const LONGEST: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ const PART: usize = 1 << 16;
 
 static WAITING: OnceLock<&'static AtomicU32> = OnceLock::new();
 
-/// Return the number of children that have not ended. All processes that are forked from now on share it.
+/// Return the number of children that have not ended. All processes that are forked from now on share this number.
 pub fn waiting() -> &'static AtomicU32 {
     WAITING.get_or_init(|| {
         let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
@@ -41,9 +41,9 @@ pub fn waiting() -> &'static AtomicU32 {
     })
 }
 
-/// Return what a child process finds, which keeps only the descriptors `kept`. ETIMEDOUT if the kernel blocks it, or if
-/// too many others are blocked. `hasty`: give up early, because a process may be stopped meanwhile; also done while
-/// another child waits.
+/// Run `work` in a child process that keeps only the descriptors `kept`, and return the words that it finds. ETIMEDOUT
+/// if the kernel blocks the child, or if too many other children are blocked. `hasty`: give up early, because a process
+/// may be stopped meanwhile; gdbheap also gives up early while another child waits.
 pub(crate) fn ask(kept: &[RawFd], hasty: bool, work: impl FnOnce() -> Vec<u64>) -> Result<Vec<u64>> {
     let late = || Error::from_raw_os_error(libc::ETIMEDOUT);
     let count = waiting();
@@ -57,7 +57,7 @@ pub(crate) fn ask(kept: &[RawFd], hasty: bool, work: impl FnOnce() -> Vec<u64>) 
         // SAFETY: the child makes system calls, allocates by the C library's malloc, and ends by _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // The child must not keep open what others wait to see closed.
+            // The child must not keep files open that other programs wait to see closed.
             close_others(kept.iter().copied().chain([writer.as_raw_fd()]).collect());
             answer(File::from(writer), work);
         }
@@ -108,7 +108,8 @@ fn answer(mut pipe: File, work: impl FnOnce() -> Vec<u64>) -> ! {
         libc::prctl(libc::PR_SET_NAME, c"gdbheap asks".as_ptr());
     }
     let mut found = work();
-    // Closing may block, too, if a program serves the file. So it is done now, and nothing is left to close at the end.
+    // Closing may block, too, if a program serves the file. So the files are closed now, and none is left to close at
+    // the end.
     close_others(vec![pipe.as_raw_fd()]);
     waiting().fetch_sub(1, Ordering::SeqCst);
     found.push(found.len() as u64);

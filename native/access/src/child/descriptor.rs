@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Error;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// A name that is being renamed at the moment is tried again this many times.
+/// How often an entry is tried again if its folder is being changed at the moment.
 const TRIES: u32 = 3;
 
 /// Take over a descriptor, which is closed when the result is dropped; nothing else may close it. None if the number is
@@ -39,8 +39,8 @@ pub fn filesystem(number: RawFd) -> Result<u32, Error> {
 
 /// Open a folder's entry with O_PATH, without following a symbolic link or entering another mount.
 ///
-/// Only if the kernel need not look into the folder, whose lock another user's thread may hold; otherwise EAGAIN.
-/// Before Linux 5.12, and where openat2(2) is refused, it may wait.
+/// Opens the entry only if the kernel knows it without looking into the folder, whose lock another user's thread may
+/// hold; otherwise EAGAIN. Before Linux 5.12, and where openat2(2) is refused, the call may wait for that lock.
 pub fn hold_known(folder: RawFd, name: &CStr) -> Result<OwnedFd, Error> {
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     // open_how: flags, mode, resolve.
@@ -61,8 +61,8 @@ pub fn hold_known(folder: RawFd, name: &CStr) -> Result<OwnedFd, Error> {
     owned(found).ok_or_else(Error::last_os_error)
 }
 
-/// Close all descriptors of this process except `kept`. For a child process that ends by _exit: others may wait for the
-/// end of what this process would keep open, and another such child for one descriptor.
+/// Close all descriptors of this process except `kept`. For a child process that ends by _exit: other programs may wait
+/// until the files that it keeps open are closed, and another such child may wait for one of its descriptors.
 pub(crate) fn close_others(mut kept: Vec<RawFd>) {
     kept.sort_unstable();
     let mut next = 0;

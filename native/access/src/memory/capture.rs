@@ -12,10 +12,11 @@ const SMALL: u64 = 4 << 10;
 const WORD: u64 = 8;
 /// The unit that a copy leaves out: a stretch of this size without a pointer is long enough to be pure data.
 const UNIT: usize = 64 << 10;
-/// Words below this may be sizes. Those of a left-out unit are kept, unless they are more than one byte in `KEPT_PART`.
+/// Words below this may be sizes. Of a unit that is left out, the words that may be sizes are kept. A unit in which
+/// these make up more than one byte in `KEPT_PART` is not left out.
 const SMALL_NUMBER: u64 = 1 << 40;
 const KEPT_PART: usize = 64;
-/// This many words after a size are kept with it.
+/// How many words after a possible size are kept with it.
 const BEHIND: usize = 2;
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
@@ -56,7 +57,7 @@ impl Room {
         Ok(room)
     }
 
-    /// Return to the kernel what follows the first `used` bytes.
+    /// Return the memory after the first `used` bytes to the kernel.
     fn give_back(&self, used: usize) {
         let used = used.next_multiple_of(SMALL as usize);
         if used < self.size {
@@ -89,7 +90,8 @@ pub(crate) struct Order<'a, R, O> {
     pub(crate) is_over: O,
 }
 
-/// A unit that was left out because it has no pointers, and the place in the room of those of its words that were kept.
+/// A unit that was left out because it has no pointers. `place`: where the words that were kept of it are in the room;
+/// `count`: how many there are.
 #[derive(Clone, Copy)]
 struct Blank {
     start: u64,
@@ -113,7 +115,7 @@ struct Part {
 pub(crate) struct Capture {
     covered: Vec<(u64, u64)>,
     runs: Vec<Run>,
-    /// Ascending.
+    /// The units that were left out, ascending.
     blank: Vec<Blank>,
     /// Whether the process was released before everything was copied.
     pub(crate) is_cut: bool,
@@ -121,9 +123,9 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Copy what is ordered. If the room is too small for everything, leave out what holds no pointers. If the process
-    /// is released meanwhile, keep what was copied. Returns None if the room is too small even so, or if not even the
-    /// ends of all mappings were copied before the release.
+    /// Make the ordered copy. If the room is too small for everything, leave out memory without pointers. If the
+    /// process is released meanwhile, keep the bytes that were copied before. Return None if the room is too small even
+    /// so, or if not even the ends of all mappings were copied before the release.
     pub(crate) fn take<R, O>(task: &Task<'_>, order: &Order<'_, R, O>, room: Arc<Room>) -> Result<Option<Capture>>
     where
         R: Fn(u64, &mut [u8]) -> usize + Sync,
@@ -253,7 +255,7 @@ impl Part {
         }
     }
 
-    /// Read a piece, and store the parts that may hold pointers, as long as there is room.
+    /// Read a piece, and store those of its units that may hold pointers, as long as there is room.
     fn pick<R, O>(&mut self, room: &Room, piece: &Run, order: &Order<'_, R, O>, used: &AtomicUsize)
     where
         R: Fn(u64, &mut [u8]) -> usize,
@@ -284,13 +286,13 @@ impl Part {
         self.runs.extend(store(room, used, unit).map(|place| Run { start: at, end, place: Some(place) }));
     }
 
-    /// Return the bytes of the lists of this part, which are not in the room.
+    /// Return the bytes that the lists of this part take, in addition to the room.
     fn bytes(&self) -> usize {
         std::mem::size_of_val(&*self.runs) + std::mem::size_of_val(&*self.blank)
     }
 }
 
-/// Store bytes in the room and return their place; None if the room is full, which shows in `used`.
+/// Store bytes in the room and return their place. None if the room is full; then `used` exceeds the room's size.
 fn store(room: &Room, used: &AtomicUsize, bytes: &[u8]) -> Option<usize> {
     let size = bytes.len().next_multiple_of(WORD as usize);
     let place = used.fetch_add(size, Ordering::Relaxed);
@@ -303,9 +305,10 @@ fn store(room: &Room, used: &AtomicUsize, bytes: &[u8]) -> Option<usize> {
     Some(place)
 }
 
-/// Return the words to keep of a unit in which no word points to a known range; None if one does, or if too many must
-/// be kept. A small number may be the size of a chunk, and is read together with the words next to it. Some allocators
-/// store bits above those of an address.
+/// Return the words that must be kept of a unit that can be left out: a unit in which no word points to a known range.
+/// None if a word does, or if too many words must be kept. A small number is kept together with the words next to it:
+/// it may be the size of a chunk, which is read with them. Only the bits of an address are compared, because some
+/// allocators store other bits above them.
 fn without_pointers(start: u64, unit: &[u8], known: &[(u64, u64)]) -> Option<Vec<Kept>> {
     let (first, last) = (known.first()?.0, known.last()?.1);
     let address_bits = last.checked_next_power_of_two().map_or(u64::MAX, |end| end - 1);
@@ -347,12 +350,12 @@ fn joined(parts: Vec<Part>, mut into: Capture) -> Capture {
     into
 }
 
-/// Memory that the process shares with others, which was not copied. Stopping one of its writers would not freeze it,
-/// so it is read while the process runs.
+/// Memory that the process shares with others, which was not copied. Stopping one of the processes that write to it
+/// would not freeze it, so it is read while the process runs.
 pub(crate) struct SharedMemory {
     /// `/proc/PID/mem`. Its descriptor belongs to this process only, even if the id is reused later.
     mem: RunningMemory,
-    /// Ascending and disjoint.
+    /// The shared ranges, ascending and disjoint.
     pub(crate) ranges: Vec<(u64, u64)>,
     /// An address that could be read while the process was stopped.
     pub(crate) witness: u64,
@@ -467,8 +470,8 @@ mod tests {
         assert!(taken(PIECE, 1 << 18, u64::MAX).is_none());
     }
 
-    /// Return the word at an address of memory of which each unit has nearly the most words that a left-out unit may
-    /// keep: 7 could be a size.
+    /// Return the word at an address. Each unit of this memory has nearly the most words with a possible size, 7, that
+    /// a unit may have that is left out.
     fn small_at(address: u64) -> u64 {
         if address / 8 % (UNIT as u64 / 8) % 33 == 5 {
             7

@@ -13,9 +13,9 @@ const SMALLEST: u64 = 256 << 10;
 const MOST: usize = 1 << 16;
 const BLOCK: u64 = 512;
 
-/// Return the holes [from, to) of each file, ascending; none if the system does not know them. For this, the kernel
-/// takes the lock of the file, which anyone who may read the file can hold. So a child process asks; if it is blocked,
-/// no file has known holes. `hasty`: give up early.
+/// Return the holes [from, to) of each file, ascending; none if the system does not report holes. To find holes, the
+/// kernel takes the lock of the file, which anyone who may read the file can hold. So a child process asks; if the
+/// kernel blocks it, no file has known holes. `hasty`: give up early.
 pub(crate) fn holes_of(files: &[File], hasty: bool) -> Vec<Vec<(u64, u64)>> {
     let sparse: Vec<(usize, u64)> =
         files.iter().enumerate().filter_map(|(index, file)| Some((index, sparse_size(file)?))).collect();
@@ -37,8 +37,8 @@ pub(crate) fn holes_of(files: &[File], hasty: bool) -> Vec<Vec<(u64, u64)>> {
     found
 }
 
-/// Return the parts [from, to) of a file that are not holes, at most `most`. A child process asks here as well.
-/// ETIMEDOUT if the kernel blocks it.
+/// Return the parts [from, to) of a file that are not holes, at most `most`. A child process asks the kernel, as in
+/// `holes_of`. ETIMEDOUT if the kernel blocks it.
 pub fn data_of(file: &File, most: usize) -> Result<Vec<(u64, u64)>, Error> {
     let size = file.metadata()?.size();
     let told = ask(&[file.as_raw_fd()], false, || {
@@ -70,7 +70,7 @@ fn find(file: &File, size: u64) -> Vec<(u64, u64)> {
         let Some(from) = seek(file, at, libc::SEEK_HOLE).ok().filter(|from| *from < size) else { break };
         at = match seek(file, from, libc::SEEK_DATA) {
             Ok(next) => next,
-            // There is no data after it: the hole ends with the file.
+            // There is no data after `from`: the hole ends with the file.
             Err(libc::ENXIO) => size,
             Err(_) => break,
         };

@@ -203,8 +203,8 @@ pub(super) fn show_entries(
     Ok(())
 }
 
-/// Return the page frame number of the kernel's zero page, found by a page of this process; None if the kernel hides
-/// frame numbers.
+/// Return the page frame number of the kernel's zero page, read from the entry of an untouched page of this process;
+/// None if the kernel hides frame numbers.
 fn zero_pfn(page: PageSize) -> Option<u64> {
     let size = page.bytes() as usize;
     // SAFETY: a new private mapping, read once and unmapped; nothing else refers to it.

@@ -47,8 +47,8 @@ impl<'a> Reader<'a> {
     #[inline]
     fn near<const N: usize>(&mut self, address: u64) -> Option<[u8; N]> {
         self.rest(address).first_chunk().copied().or_else(|| {
-            // They may lie in two pieces. A mapping may also begin inside a piece, if pages are smaller or a core was
-            // truncated.
+            // The bytes may lie in two pieces. A mapping may also begin inside a piece, if pages are smaller or a core
+            // was truncated.
             let mut bytes = [0; N];
             (self.space.fill(address, &mut bytes) == N).then_some(bytes)
         })

@@ -1,4 +1,4 @@
-//! The pages that a process has alone, and those that it shares with other processes.
+//! The private pages of a process: those that only it has, and those that it shares with other processes.
 #![forbid(unsafe_code)]
 
 use crate::bytes::u64_at;
@@ -11,14 +11,15 @@ use std::fs::File;
 /// A bit of a pagemap entry: no other process maps the page (Documentation/admin-guide/mm/pagemap.rst; Linux 4.2).
 const ENTRY_EXCLUSIVE: u64 = 1 << 56;
 
-/// The present pages of private memory, ascending: `own` pages, which no other process has, and the `shared` ones.
+/// The present pages of private memory, ascending: `own` pages, which no other process maps, and `shared` pages, which
+/// others map too.
 #[derive(Default)]
 pub struct Sharing {
     pub own: Vec<u64>,
     pub shared: Vec<u64>,
 }
 
-/// Divide the present pages of `ranges` into own and shared ones, by a `pagemap` file.
+/// Divide the present pages of `ranges` into own and shared ones, according to a `pagemap` file. `path`: the file.
 pub fn sharing(watcher: &dyn Watcher, path: &str, ranges: &[(u64, u64)], page: PageSize) -> Result<Sharing> {
     let (file, mut found) = (File::open(path)?, Sharing::default());
     for range in ranges {

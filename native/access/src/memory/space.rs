@@ -47,11 +47,12 @@ pub enum MappingKind {
         index: u32,
         offset: u64,
     },
-    /// Always from the process.
+    /// All pages are read from the process.
     Process,
-    /// From the process, and only pages that it has: reading another page of shared memory would allocate it there.
+    /// Only pages that the process has are read, and from the process: reading another page of shared memory would
+    /// allocate it there.
     Present,
-    /// Always from its file.
+    /// All pages are read from the file.
     File {
         index: u32,
         offset: u64,
@@ -77,8 +78,8 @@ const SMALL_READ: usize = 512;
 const SMALL_OF_FILE: usize = 4 << 10;
 /// The number of bytes whose places are shown at a time.
 const PLACES: usize = 1 << 20;
-/// The number of fruitless steps of a search of a range: a base, and some more for each page that has bytes. In hostile
-/// memory, steps lead from each page to all pages after it.
+/// The most steps of a search of a range that find nothing: STEPS, and STEPS_OF_PAGE more for each page that has
+/// bytes. In hostile memory, steps lead from each page to all pages after it.
 const STEPS: u64 = 1 << 18;
 const STEPS_OF_PAGE: u64 = 16;
 
@@ -90,10 +91,10 @@ enum Origin {
         process: ProcessFolder,
         mem: Option<File>,
         shared: bool,
-        /// Closed when the process is released: what is read after that is not trusted.
+        /// The gate is closed when the process is released: bytes that are read after that are not trusted.
         gate: Option<Arc<Gate>>,
     },
-    /// A process that nobody holds, whose id may be reused. Its open file always belongs to it.
+    /// A process that gdbheap does not stop, and whose id may be reused. The open file always belongs to this process.
     Running(RunningMemory),
     Remote(Box<dyn Source>),
 }
@@ -125,7 +126,7 @@ impl Space {
         (index < self.segments.len() && self.segments[index].start <= address).then_some(index)
     }
 
-    /// Read the present prefix of [address, address + buffer). Return its length.
+    /// Fill the prefix of `buffer` that is present from `address` on. Return its length.
     pub fn fill(&self, address: u64, buffer: &mut [u8]) -> usize {
         let mut done = 0;
         let Some(mut index) = self.segment_at(address) else { return 0 };
@@ -175,15 +176,15 @@ impl Space {
         }
     }
 
-    /// Fill the prefix of `buffer` that can be read without stopping the process. None if nothing was copied yet, or
-    /// this was not.
+    /// Fill the prefix of `buffer` that can be read without stopping the process. None if nothing was copied yet, or if
+    /// `address` is not in memory that was to be copied.
     fn copied_bytes(&self, address: u64, buffer: &mut [u8]) -> Option<usize> {
         let copied = self.copy.get()?.fill(address, buffer);
         copied.or_else(|| self.uncopied.get()?.fill(address, buffer))
     }
 
-    /// Fill the prefix of `buffer` that was read while the process was stopped. During our own stop, small reads come
-    /// from pages that are read whole and cached.
+    /// Fill the prefix of `buffer` that was read while the process was stopped. While gdbheap has stopped the process,
+    /// small reads come from pages that are read whole and cached.
     fn live_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
         let is_small = buffer.len() <= SMALL_READ && self.is_held();
         if is_small && self.recent.fill(address, buffer, |page, bytes| self.timely_bytes(page, bytes)) {
@@ -192,7 +193,7 @@ impl Space {
         self.timely_bytes(address, buffer)
     }
 
-    /// Return whether the process is stopped by us.
+    /// Return whether gdbheap has stopped the process.
     fn is_held(&self) -> bool {
         matches!(&self.origin, Origin::Process { gate: Some(gate), .. } if gate.is_open())
     }
@@ -226,7 +227,7 @@ impl Space {
         }
     }
 
-    /// Return whether the process was released.
+    /// Return whether gdbheap has released the process again.
     fn is_over(&self) -> bool {
         matches!(&self.origin, Origin::Process { gate: Some(gate), .. } if !gate.is_open())
     }
@@ -235,7 +236,7 @@ impl Space {
     fn was_in_time(&self) -> bool {
         let gate = match &self.origin {
             Origin::Process { gate: Some(gate), .. } => gate,
-            // Nothing prevents the reuse of the id.
+            // The id may have been reused.
             Origin::Process { process, .. } => return process.is_there(),
             _ => return true,
         };
@@ -319,7 +320,7 @@ impl Space {
         bytes_in(&self.covered, start, end)
     }
 
-    /// Return the steps of a search of [start, end), limited to a number of fruitless ones.
+    /// Return a counter of the steps of a search of [start, end). It limits the number of steps that find nothing.
     pub fn steps<'a>(&self, watcher: &'a dyn Watcher, start: u64, end: u64) -> Steps<'a> {
         Steps::new(watcher, self.vain_steps(start, end))
     }
@@ -329,13 +330,13 @@ impl Space {
         pages.saturating_mul(STEPS_OF_PAGE).saturating_add(STEPS)
     }
 
-    /// Return how many bytes of [start, end) are not zeros by definition.
+    /// Return how many bytes of [start, end) are in segments that are not zeros by definition.
     pub fn backed_bytes(&self, start: u64, end: u64) -> u64 {
         bytes_in(&self.backed, start, end)
     }
 
-    /// Show what is present of [start, end), in windows of the size of `bytes`, from multiples of 8 on. Addresses
-    /// without backing cost nothing, however many a mapping claims to have.
+    /// Show the bytes of [start, end) that are present, in windows of the size of `bytes`, from multiples of 8 on.
+    /// Addresses without backing cost nothing, however many of them a mapping claims to have.
     pub fn show(&self, start: u64, end: u64, bytes: &mut [u8], mut look: impl FnMut(u64, &[u8])) {
         let _ = self.try_show(start, end, bytes, |at, piece| {
             look(at, piece);
@@ -343,7 +344,7 @@ impl Space {
         });
     }
 
-    /// Do the same as `show`, until `look` returns an error.
+    /// Show bytes as `show` does, until `look` returns an error.
     pub fn try_show(
         &self,
         start: u64,
@@ -359,7 +360,7 @@ impl Space {
             let size = (end - next).min(bytes.len() as u64) as usize;
             let got = self.fill_words(next, &mut bytes[..size]);
             look(next, &bytes[..got])?;
-            // Skip what cannot be read: the page after a partial read, else the whole window.
+            // Skip bytes that cannot be read: up to the next page after a partial read, else the whole window.
             let is_cut = got > 0 && got < size;
             let step = if is_cut { (page.number(got as u64) + 1) * page.bytes() } else { size as u64 };
             at = next.saturating_add(step);
@@ -393,7 +394,8 @@ impl Space {
         Ok(())
     }
 
-    /// Do the same as `fill`, with zeros for what was left out of the copy, because there are no pointers in it.
+    /// Fill a buffer as `fill` does, with zeros for memory that was left out of the copy because it contains no
+    /// pointers.
     pub fn fill_words(&self, address: u64, buffer: &mut [u8]) -> usize {
         let mut got = self.fill(address, buffer);
         while got < buffer.len() {
@@ -423,8 +425,8 @@ impl Space {
         }
     }
 
-    /// Return a task that reads this space. `total`: what it will have reported as done in the end; None if nothing is
-    /// counted.
+    /// Return a task that reads this space. `total`: the sum of the progress that the task will report; None if it
+    /// reports none.
     pub fn task<'a>(&self, watcher: &'a dyn Watcher, total: Option<u64>) -> Task<'a> {
         Task { watcher, total, inline: matches!(self.origin, Origin::Remote(_)) }
     }
@@ -435,7 +437,7 @@ impl Space {
         if segments.windows(2).any(|pair| pair[0].end > pair[1].start) {
             return Err(Error::invalid("segments overlap"));
         }
-        // Do not wait for a pipe that was put in the place of a file.
+        // Do not wait for a pipe that someone put there instead of a file.
         let open = |path: &String| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
         let opened = files.iter().map(open).collect::<std::io::Result<Vec<File>>>()?;
         let holes = holes_of(&opened, !matches!(origin, Origin::Nothing));
@@ -457,14 +459,14 @@ fn bytes_in(ranges: &[(u64, u64)], start: u64, end: u64) -> u64 {
     inside.map(|range| range.1.min(end) - range.0.max(start)).sum()
 }
 
-/// Return the ranges of some of the segments, which ascend; adjacent ones are merged.
+/// Return the ranges of the segments for which `is_meant` is true; adjacent ranges are merged. The segments ascend.
 fn joined(segments: &[Segment], is_meant: impl Fn(&Segment) -> bool) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     segments.iter().filter(|one| is_meant(one)).for_each(|one| append(&mut found, one.start, one.end));
     found
 }
 
-/// Cut a segment at the holes of its file, which are zeros by definition. `holes`: of each file.
+/// Cut a segment at the holes of its file, which are zeros by definition. `holes`: the holes of each file.
 fn without_holes(segment: Segment, holes: &[Vec<(u64, u64)>]) -> Vec<Segment> {
     let Segment { start, end, backing: Backing::File { index, offset } } = segment else { return vec![segment] };
     let Some((holes, last)) = holes.get(index as usize).zip(offset.checked_add(end - start)) else {
@@ -527,7 +529,7 @@ fn by_pages(start: u64, end: u64, pages: &Pages, absent: impl Fn(u64) -> Backing
     }
 }
 
-/// Return the parts of a mapping whose pages the process has.
+/// Append those parts of a mapping whose pages the process has.
 fn present_parts(start: u64, end: u64, pages: &Pages, out: &mut Vec<Segment>) {
     for run in pages.runs[pages.first_after(start)..].iter().take_while(|run| run.start < end) {
         if is_there(run) {
@@ -542,8 +544,8 @@ fn is_there(run: &Run) -> bool {
 
 impl Space {
     /// Create the space of a live process. `memory`: its memory, if the caller has it open. `files`: paths, indexed by
-    /// `mappings`. `shared`: other processes share some of its private pages. `gate`: of the stop of the process; once
-    /// it is closed, nothing more is read. Without `pages` and `gate` the process is running.
+    /// `mappings`. `shared`: other processes share some of its private pages. `gate`: the gate of the process's stop;
+    /// once it is closed, nothing more is read. Without `pages` and `gate` the process is running.
     pub fn for_process(
         machine: Machine,
         (process, memory): (ProcessFolder, Option<File>),
@@ -589,8 +591,8 @@ impl Space {
         Space::build(machine, ranges.iter().map(segment).collect(), &[], Origin::Remote(source))
     }
 
-    /// Copy the bytes of `ranges` (ascending, disjoint) that would come from the process into `room`, and read them
-    /// from there from now on, so that the process can be released.
+    /// Copy into `room` the bytes of `ranges` (ascending, disjoint) that would be read from the process, and read them
+    /// from the copy from now on, so that the process can be released.
     ///
     /// If the room is too small for everything, memory without pointers is left out. `shared`: memory that is not
     /// copied, but read through `mem` (`/proc/PID/mem` of the process) from now on. Returns false, with nothing
@@ -622,7 +624,7 @@ impl Space {
     }
 
     /// Return the memory of the process as it is now, stopped or not, for data that does not change while a program
-    /// runs. None unless the process was released before everything was copied, or if its memory cannot be read.
+    /// runs. None if no copy was cut short by the release of the process, or if its memory cannot be read.
     pub fn as_it_runs(&self) -> Option<Space> {
         self.copy.get().filter(|copy| copy.is_cut)?;
         let Origin::Process { mem: Some(mem), .. } = &self.origin else { return None };

@@ -47,8 +47,8 @@ pub fn words_at(space: &Space, addresses: &[u64]) -> Vec<Option<u64>> {
     addresses.iter().map(|address| space.word(*address).ok()).collect()
 }
 
-/// The words of a stretch. In `words`, those of absent pages are zeros. Use that only where a zero cannot begin a
-/// structure; otherwise use `at`.
+/// The words of a stretch of memory. In the field `words`, words of absent pages are zeros. Use the field only where a
+/// zero cannot begin a structure; otherwise use the method `at`.
 pub struct Words {
     pub start: u64,
     pub words: Vec<u64>,
@@ -84,8 +84,8 @@ impl Words {
     }
 }
 
-/// Return the addresses of the words from `start` on that still have their initial value (`initial`), which lies in one
-/// of `ranges` (ascending).
+/// Return the addresses of those words from `start` on that still have their initial value and point into one of
+/// `ranges` (ascending). `initial`: the initial bytes from `start` on.
 pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: &[(u64, u64)]) -> Vec<u64> {
     let words = Words::read(space, start, start.saturating_add(initial.len() as u64));
     let initial = initial.get((words.start - start) as usize..).unwrap_or_default().chunks_exact(8);

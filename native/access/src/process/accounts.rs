@@ -51,7 +51,7 @@ pub struct Memory {
     pub lazy: u64,
     pub swap: u64,
     pub swap_share: Option<u64>,
-    /// Equal for equal texts, such as those of processes that share one address space.
+    /// A hash of the text. It is equal for equal texts, such as those of processes that share one address space.
     pub fingerprint: u64,
 }
 
@@ -94,8 +94,8 @@ fn size_of(line: &[u8]) -> Option<(&[u8], u64)> {
     Some((name, number.trim().parse::<u64>().ok()?.checked_mul(KIB)?))
 }
 
-/// Return the folder that shows the memory: the process's, or that of a living thread if the first one has ended. None
-/// if there is no memory.
+/// Return the folder of /proc that shows a process's memory: the process's own, or that of a living thread if the first
+/// thread has ended. None if the process has no memory.
 fn shown(folder: PathBuf, status: &[u8]) -> Option<PathBuf> {
     if said_in(status, "VmRSS").is_some() {
         return Some(folder);
@@ -104,8 +104,8 @@ fn shown(folder: PathBuf, status: &[u8]) -> Option<PathBuf> {
     living_thread(&folder).map(|(_, task)| task)
 }
 
-/// Return the account of one process, even if its id is reused meanwhile. None if there is none, or if it has no memory
-/// (a kernel thread, a zombie).
+/// Return the account of one process. It belongs to this process even if the id is reused meanwhile. None if there is
+/// no such process, or if it has no memory (a kernel thread, a zombie).
 fn account(root: &Path, pid: i32) -> Option<Account> {
     let folder = |held: &File| PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
     let opened = File::open(root.join(pid.to_string()));

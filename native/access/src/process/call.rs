@@ -36,12 +36,12 @@ pub struct Plan {
     pub keeper_skips: u64,
     /// Writes to this descriptor do not reach the kernel, but are returned; -1 for none.
     pub captured: i32,
-    /// Whether a seccomp filter sees the thread's system calls. Then only those are made that the function makes
-    /// anyway.
+    /// Whether a seccomp filter sees the thread's system calls. If so, the thread makes only the system calls that the
+    /// function makes itself.
     pub filtered: bool,
-    /// For all calls together.
+    /// The time limit for all calls together.
     pub limit: Duration,
-    /// Set it to end the call as if the time were over.
+    /// Set it to true to end the call as if the time were over.
     pub cancelled: Arc<AtomicBool>,
     /// What happens after the limit: if true, the thread finishes the call by itself; if false, it is put back as it
     /// was before.
@@ -66,7 +66,7 @@ pub enum End {
     Abandoned,
     /// It took too long. The thread is stopped in it, and will finish it and restore itself when it continues.
     Left,
-    /// By this signal, which the function itself caused; the call was undone.
+    /// The function caused this signal; the call was undone.
     Failed(i32),
     /// The thread has ended, or runs another program.
     Gone,
@@ -79,19 +79,19 @@ pub struct Answer {
     pub text: Vec<u8>,
 }
 
-/// The state of a thread that decides whether a call may be made in it.
+/// The state of a thread, which decides whether a call may be made in it.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
-    /// In the order of the kernel.
+    /// The registers, in the order of the kernel.
     pub registers: Vec<u64>,
     pub shadow_stack: bool,
-    /// Syscall user dispatch (prctl(2)).
+    /// Whether syscall user dispatch is switched on (prctl(2)).
     pub dispatched: bool,
     /// The word `rseq_cs` of the thread's restartable sequences; 0 without one.
     pub sequence: u64,
-    /// Whether it is between the entry into a system call and the exit, as `catch syscall` leaves it.
+    /// Whether the thread is between the entry into a system call and the exit, as `catch syscall` leaves it.
     pub entering: bool,
-    /// Whether the system call that it waits in, if any, could be made again.
+    /// Whether the system call in which the thread waits, if any, could be made again.
     pub restartable: bool,
     /// Bytes of the kernel's vector state.
     pub vector_size: usize,

@@ -108,7 +108,8 @@ impl Chase {
         }
     }
 
-    /// Insert the patches. Return None on success, else a thread that is at such a place or cannot be stopped.
+    /// Insert the patches. Return None on success, else a thread that is inside the code to be changed, or that cannot
+    /// be stopped.
     fn put_in(&self, tracer: &Tracer) -> Result<Option<i32>, Failure> {
         let patches = &self.course.patches;
         let in_the_way = tracer
@@ -195,16 +196,16 @@ impl Chase {
         }
     }
 
-    /// Interrupt the other threads. An ignored second signal wakes another thread, and the first thread may take that
-    /// signal away: the other thread's system call then ends with nothing to stop for. An interrupt stop instead lets
-    /// the call be restarted.
+    /// Interrupt the other threads. A second signal that is ignored wakes another thread, and the first thread may then
+    /// take this signal away. The other thread's system call would end without a reason; in an interrupt stop, the call
+    /// is restarted instead.
     fn have_others_stop(&self, tid: i32) {
         for other in self.threads.iter().filter(|other| **other != tid) {
             let _ = ptrace::interrupt(*other);
         }
     }
 
-    /// Return whether it is a thread of the process. A new thread is added to the known ones.
+    /// Return whether `tid` is a thread of the process. A new thread is added to the known ones.
     fn is_known(&mut self, tid: i32) -> bool {
         let is_thread = || std::path::Path::new(&self.course.process.path(&format!("task/{tid}"))).exists();
         self.threads.contains(&tid) || (is_thread() && self.threads.insert(tid))
@@ -221,7 +222,8 @@ impl Chase {
         }
     }
 
-    /// Return whether the thread is at a trap. If it is, the hit was reported, and answered if answers are expected.
+    /// Return whether the thread is at a trap. If so, its hit was reported, and the answer was awaited if answers are
+    /// expected.
     fn meet(&self, tid: i32, teller: &Teller) -> bool {
         let Ok(found) = registers::read(tid) else { return false };
         let Some(place) = self.course.patches.iter().position(|patch| patch.trap == found[PROGRAM_COUNTER]) else {
@@ -235,7 +237,8 @@ impl Chase {
         true
     }
 
-    /// Forget a thread that has ended. The end of the first thread is for its parent to see, which may be this process.
+    /// Forget a thread that has ended. The end of the process's first thread is reported to its parent, which may be
+    /// this process.
     fn forget(&mut self, tid: i32) {
         self.threads.remove(&tid);
         ptrace::wait(tid, false);
@@ -253,7 +256,7 @@ impl Chase {
             let is_last = stuck.is_empty() || began.elapsed() + nap > PATIENCE;
             if stuck.is_empty() {
                 text::take_out(&self.course.memory, &self.course.patches);
-                // Not earlier: a sleeping thread may hold the lock that reading the maps waits for.
+                // The maps are read only now: a sleeping thread may hold the lock that reading them waits for.
                 teller.shared.note_maps(1, &self.course.process);
             }
             for (tid, signal) in standing {
@@ -293,8 +296,8 @@ impl Chase {
         self.threads.clear();
     }
 
-    /// Stop all threads. Return those that are stopped by an interrupt or a group stop, with its signal: all of them,
-    /// unless the others are in uninterruptible sleep.
+    /// Stop all threads. Return those that an interrupt or a group stop has stopped, each with the signal of the stop.
+    /// All threads are returned, except those in uninterruptible sleep.
     fn stop_all(&mut self, teller: &Teller) -> BTreeMap<i32, i32> {
         let began = Instant::now();
         let mut standing: BTreeMap<i32, i32> = BTreeMap::new();
@@ -341,8 +344,8 @@ impl Chase {
     }
 }
 
-/// Set a thread, which is stopped at a trap and traced by this thread, back to the place from which it came there, with
-/// its own registers and signal mask.
+/// Return a thread from a trap: set it back to `address`, from which it came there, with its own registers and signal
+/// mask. The thread must be stopped at the trap, and traced by this thread.
 pub fn return_from_trap(tid: i32, address: u64) -> Result<(), io::Error> {
     let found = registers::read(tid)?;
     let mut frame = vec![0u8; patch::frame_size()];

@@ -15,7 +15,7 @@ const MOST_BYTES: usize = 64 << 20;
 
 /// Return the data of everything that these epoll descriptors of a process watch, each once, and whether that is all. A
 /// child process reads, because a thread of the process may hold the lock of an epoll. ETIMEDOUT if the kernel blocks
-/// it. `folder`: of the process in /proc.
+/// it. `folder`: the process's folder in /proc.
 pub fn watched(folder: &Path, numbers: &[i32]) -> Result<(Vec<u64>, bool)> {
     let pid = said(&folder.join("status").to_string_lossy(), "Pid").and_then(|pid| pid.parse().ok()).unwrap_or(0);
     let held = File::open(folder.join("fdinfo"))?;
@@ -36,7 +36,8 @@ struct Watched {
 }
 
 impl Watched {
-    /// Read each open file once, however many descriptors it has. `folder`: of the descriptors' fdinfo files.
+    /// Read each open file once, however many descriptors it has. Return whether everything was read. `folder`: the
+    /// folder of the descriptors' fdinfo files.
     fn read_all(&mut self, pid: i32, folder: &Path, numbers: &[i32]) -> bool {
         let mut files: Vec<i32> = Vec::new();
         for number in numbers {

@@ -1,5 +1,5 @@
-//! Processes that keep running while a thread of gdbheap sees what their threads do. This side fetches the hits of that
-//! thread one by one.
+//! Processes that keep running while a thread of gdbheap sees what their threads do. The `Follower` fetches the hits
+//! that this thread reports one by one.
 
 use crate::error::{Error, Result};
 use crate::process::chase::{Chase, Course};
@@ -22,7 +22,7 @@ const NAP: Duration = Duration::from_millis(1);
 type Ready = Sender<Result<(), Failure>>;
 type Body = Box<dyn FnOnce(&Ready) + Send>;
 
-/// A process that is followed from `start` until this is ended or dropped.
+/// A process that is followed from `start` until the follower is ended or dropped.
 pub struct Follower {
     shared: Arc<Shared>,
     hits: Mutex<Receiver<Hit>>,
@@ -36,12 +36,12 @@ pub struct Follower {
 
 impl Follower {
     /// Stop a process for as long as it takes to insert the patches, and follow it from then on. If `waits`, a thread
-    /// that comes to a place stays stopped until the next hit is fetched, for at most `limit`.
+    /// that comes to a patched place stays stopped until the next hit is fetched, for at most `limit`.
     pub fn of_process(course: Course, waits: bool, limit: Duration) -> Result<Follower> {
         Follower::new(Chase::new(course, limit), waits, limit)
     }
 
-    /// Start a program, and follow it and all its child processes. They keep running when this ends.
+    /// Start a program, and follow it and all its child processes. They keep running when the follower ends.
     pub fn of_program(start: Start, waits: bool, limit: Duration) -> Result<Follower> {
         Follower::new(Launch::new(start), waits, limit)
     }
@@ -81,8 +81,8 @@ impl Follower {
         })
     }
 
-    /// Begin, and wait until threads are seen. A second call does nothing. Whoever is interrupted here still has this
-    /// to `end` it, and learns whether the process is as it was.
+    /// Begin to follow, and wait until hits are seen. A second call does nothing. If this call is interrupted, the
+    /// caller still has the follower: `end` ends it, and `is_unrestored` tells whether the process is as it was.
     pub fn start(&self, watcher: &dyn Watcher) -> Result<()> {
         let Some(body) = crate::work::take(&self.body) else { return Ok(()) };
         let (ready, is_ready) = channel();
@@ -111,8 +111,8 @@ impl Follower {
         }
     }
 
-    /// Let the thread of the last hit continue, and return the next hit. None if there was none for `wait`, or there
-    /// will be no more.
+    /// Let the thread of the last hit continue, and return the next hit. None if there was no hit within `wait`, or if
+    /// there will be no more.
     pub fn next(&self, watcher: &dyn Watcher, wait: Duration) -> Result<Option<Hit>> {
         self.go_on();
         let hits = self.hits.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -203,7 +203,7 @@ impl Follower {
         self.shared.lost.load(Ordering::SeqCst)
     }
 
-    /// Return for how long threads were stopped at places, in all.
+    /// Return for how long threads were stopped at patched places, in all.
     pub fn stood(&self) -> Duration {
         Duration::from_nanos(self.shared.stood.load(Ordering::SeqCst))
     }
@@ -213,17 +213,18 @@ impl Follower {
         Duration::from_nanos(self.shared.held.load(Ordering::SeqCst))
     }
 
-    /// Return the text of `/proc/PID/maps` when the patches were inserted, and when they were removed; empty before.
+    /// Return the text of `/proc/PID/maps` at two times: when the patches were inserted, and when they were removed. A
+    /// text is empty before its time.
     pub fn maps(&self) -> [Vec<u8>; 2] {
         self.shared.maps.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
-    /// Return the id of the started process; None before.
+    /// Return the id of the started process; None before the start.
     pub fn started(&self) -> Option<i32> {
         Some(self.shared.started.load(Ordering::SeqCst)).filter(|pid| *pid != 0)
     }
 
-    /// Return the exit status of the started program, as wait(2) returns it; None before.
+    /// Return the exit status of the started program, as wait(2) returns it; None before its end.
     pub fn status(&self) -> Option<i32> {
         let status = self.shared.status.load(Ordering::SeqCst);
         (status >= 0).then_some(status)

@@ -27,9 +27,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// clone(2): with its own memory, and without SIGCHLD at its end. wait4(2) only finds it with __WALL. It shares the
-/// target's table of descriptors: with a copied table, what the target closes would stay open, such as a connection, a
-/// lock, or an entry of epoll(7).
+/// The arguments of clone(2): the copy has its own memory, and its end sends no SIGCHLD. wait4(2) only finds it with
+/// __WALL. The copy shares the target's table of descriptors: with a copied table, files that the target closes would
+/// stay open, such as a connection, a lock, or an entry of epoll(7).
 const CLONE_ARGUMENTS: [u64; 6] = [libc::CLONE_FILES as u64, 0, 0, 0, 0, 0];
 /// close_range(2), since Linux 5.9, of all descriptors, in a separate table. The kernel still copies the first 64 into
 /// that table and closes them, for which a file system may take its time; the copy then keeps the rest. A target that
@@ -37,7 +37,7 @@ const CLONE_ARGUMENTS: [u64; 6] = [libc::CLONE_FILES as u64, 0, 0, 0, 0, 0];
 const CLOSE_ARGUMENTS: [u64; 6] = [0, u32::MAX as u64, libc::CLOSE_RANGE_UNSHARE as u64, 0, 0, 0];
 const WORDS: usize = 5 + GENERAL;
 const OK: u64 = 0;
-/// Larger than every errno: from here on a code is an index into REASONS.
+/// Larger than every errno. A code from here on is REASON plus an index into REASONS.
 const REASON: u64 = 10_000;
 const REASONS: [&str; 5] = [
     "its threads do not stop in time",
@@ -62,7 +62,7 @@ const LEFTOVERS: i32 = 5;
 const END_PATIENCE: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_micros(200);
 const MAX_NAP: Duration = Duration::from_millis(5);
-/// Makes it the kernel's first choice when memory runs out (proc_pid_oom_score_adj(5)).
+/// Makes the copy the first process that the kernel ends when memory runs out (proc_pid_oom_score_adj(5)).
 const FIRST_TO_GO: &str = "1000";
 const LET_GO: u8 = b'r';
 const REAP_PATIENCE: Duration = Duration::from_secs(3);
@@ -131,7 +131,7 @@ fn copy(tracer: &mut Tracer) -> Result<Copy, u64> {
             Ok(Copy { pid: child, inner: answer })
         }
         Some(Made { child: Some(child), .. }) => {
-            // The target is stopped, so do not wait for the end.
+            // The target is stopped, so do not wait for the copy's end.
             kill(child);
             Err(CUT_SHORT)
         }
@@ -141,7 +141,7 @@ fn copy(tracer: &mut Tracer) -> Result<Copy, u64> {
 }
 
 /// Return whether a thread's children are in the same namespace as the thread. True if the kernel does not have this
-/// kind.
+/// kind of namespace.
 fn is_one(process: &ProcessFolder, tid: i32, own: &str, children: &str) -> bool {
     let of = |name: &str| std::fs::read_link(process.path(&format!("task/{tid}/ns/{name}"))).ok();
     let own = of(own);
@@ -153,7 +153,7 @@ fn kill(child: i32) {
     unsafe { libc::kill(child, libc::SIGKILL) };
 }
 
-/// End the copy and wait for that, however long it takes. Meanwhile, release threads that stopped too late.
+/// End the copy and wait for its end, however long that takes. Meanwhile, release threads that stopped too late.
 fn end(tracer: &mut Tracer, child: i32) {
     kill(child);
     while ptrace::wait(child, tracer.threads.is_empty()) != Waited::Gone {
@@ -163,18 +163,18 @@ fn end(tracer: &mut Tracer, child: i32) {
 }
 
 /// Have the target collect the copy, in a second short stop. Return how long that stop was. If the target runs another
-/// program now, it is left alone; the copy is collected when it ends.
+/// program now, it is left alone; the copy is then collected when the target ends.
 fn reap(tracer: &mut Tracer, inner: i64, program: Program) -> Option<Duration> {
     let deadline = Instant::now() + REAP_PATIENCE;
     while Instant::now() < deadline {
         if !tracer.process.is_there() {
-            // It has ended: the collector of orphans has collected the copy.
+            // The target has ended: the collector of orphans has collected the copy.
             return Some(Duration::ZERO);
         }
         if program_of(&tracer.process) != program {
             return None;
         }
-        // Something else may hold it for a moment, such as another guardian.
+        // Something else may hold the target for a moment, such as another guardian.
         let stopped = tracer.stop(&AtomicBool::new(false));
         let made = stopped.ok().and_then(|()| collect(tracer, inner));
         let stood = tracer.release();
@@ -332,8 +332,8 @@ fn is_readable(file: &File) -> bool {
 
 // ---- this process's side
 
-/// The connection to the guardian. `guardian`: None once it has ended. `deadline`: for its messages and its end; None:
-/// not set yet.
+/// The connection to the guardian. `guardian`: its process id; None once it has ended. `deadline`: the time limit for
+/// its messages and its end; None if it is not set yet.
 struct Line {
     from: Option<File>,
     to: Option<File>,
@@ -348,8 +348,8 @@ impl Drop for Line {
 }
 
 impl Line {
-    /// Wait for the end of the guardian. Return it if it has not ended in time. Closing the pipes makes it end, and
-    /// ends its writing.
+    /// Close the pipes, which makes the guardian stop writing and end, and wait for its end. Return its process id if
+    /// it has not ended in time; else None.
     fn close(&mut self) -> Option<i32> {
         (self.from, self.to) = (None, None);
         let guardian = self.guardian?;
@@ -451,7 +451,7 @@ impl Frozen {
             return Err(refusal(code));
         }
         let [copy, mended, count] = line.words(watcher, 3)?[..] else { unreachable!("three words were asked for") };
-        // While the guardian holds it, its id cannot be reused.
+        // The guardian holds the copy, so the copy's id cannot be reused.
         let copy = ProcessFolder::open(copy as i32)?;
         let words = line.words(watcher, WORDS * count.min(MAX_THREADS) as usize)?;
         let rows = words.chunks(WORDS).map(<[u64]>::to_vec).collect();
@@ -490,7 +490,7 @@ impl Frozen {
         self.rows.iter().filter(|row| row[1] == 0).map(|row| row[0] as i32)
     }
 
-    /// Return for how long the target was stopped; None while it is.
+    /// Return for how long the target was stopped; None while it still is.
     pub fn held(&self) -> Option<Duration> {
         self.state().held
     }
@@ -520,7 +520,7 @@ impl Frozen {
     }
 
     /// End the copy and have the target collect it. Return whether that succeeded within END_PATIENCE. `held` then
-    /// includes that stop. A second call returns true.
+    /// includes the stop in which the target collected the copy. A second call returns true.
     pub fn end(&self, watcher: &dyn Watcher) -> bool {
         let Some(mut line) = self.line().take() else { return true };
         let State { held: first, killed, .. } = *self.state();
@@ -534,7 +534,8 @@ impl Frozen {
         words[words.len() - 2] == 1
     }
 
-    /// Return the process that still waits for the end of the copy, and has it collected then; None if there is none.
+    /// Return the id of the guardian if it still waits for the end of the copy, which the target then collects; None if
+    /// it does not.
     pub fn left(&self) -> Option<i32> {
         self.state().left
     }

@@ -29,16 +29,15 @@ const NAP: Duration = Duration::from_millis(20);
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 const NOT_NEEDED: u8 = 1;
 
-/// Removes `patches` from a process, when asked to, or when this process ends without having said that it is not
-/// necessary.
+/// Removes `patches` from a process: when it is asked to, or when this process ends without having dismissed it.
 pub(crate) struct Guard {
-    /// 0 if nobody should wait for it.
+    /// The process id of the guard; 0 if nobody should wait for it.
     pid: i32,
     pipe: Option<File>,
 }
 
 impl Guard {
-    /// Start the guard. `memory`: of the patched program; the guard holds it from now on.
+    /// Start the guard. `memory`: the memory of the patched program; the guard holds it from now on.
     pub(crate) fn new(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patch]) -> Result<Guard, Error> {
         let (reader, writer) = pipe()?;
         // SAFETY: the child only makes system calls, allocates by glibc's malloc, and ends by _exit.
@@ -46,7 +45,7 @@ impl Guard {
         match child {
             ..0 => Err(Error::last_os_error()),
             0 => {
-                // The child must not keep open what others wait to see closed.
+                // The child must not keep files open that other programs wait to see closed.
                 close_others(vec![reader.as_raw_fd(), process.descriptor(), memory.descriptor()]);
                 watch(reader.as_raw_fd(), || restore(process, memory, patches));
                 // SAFETY: ends this process and runs nothing of the parent's.
@@ -56,14 +55,14 @@ impl Guard {
         }
     }
 
-    /// Dismiss the guard: the patches are removed.
+    /// Dismiss the guard, because the patches have been removed.
     pub(crate) fn dismiss(mut self) {
         if let Some(mut pipe) = self.pipe.take() {
             let _ = pipe.write_all(&[NOT_NEEDED]);
         }
     }
 
-    /// Let the guard remove the patches, however long that takes. Only a separate thread waits for it.
+    /// Let the guard remove the patches, however long that takes. Only a separate thread waits for the guard.
     pub(crate) fn take_over(mut self) {
         wait_aside(std::mem::take(&mut self.pid));
     }
@@ -78,7 +77,7 @@ impl Drop for Guard {
     }
 }
 
-/// Wait at the pipe. Act when it is closed without a message.
+/// Wait at the pipe. Call `act` if it is closed without a message.
 fn watch(pipe: RawFd, act: impl FnOnce()) {
     // SAFETY: numbers and buffers of this function.
     unsafe {
@@ -97,8 +96,8 @@ fn watch(pipe: RawFd, act: impl FnOnce()) {
     }
 }
 
-/// Remove patches from a program. Nothing else may trace its process, or not for long. Also ends once the process has
-/// ended or runs another program, which is left alone.
+/// Remove patches from a program, with as many attempts as it takes. No other program may trace the process for ever.
+/// Also returns once the process has ended, or runs another program, which is left alone.
 fn restore(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patch]) {
     let mut nap = NAP;
     loop {
@@ -110,7 +109,7 @@ fn restore(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patch]) {
     }
 }
 
-/// Do this in a child process. Everything that it holds is released when it ends.
+/// Call `act` in a child process. Everything that the child holds is released when it ends.
 fn in_child(act: impl FnOnce()) {
     // SAFETY: this process has one thread; the child ends by _exit.
     match unsafe { libc::fork() } {
@@ -139,7 +138,7 @@ fn await_sleepers(process: &ProcessFolder, nap: &mut Duration) {
     }
 }
 
-/// Return the threads in uninterruptible sleep, each with how often it had gone to sleep (proc_pid_status(5)).
+/// Return the threads in uninterruptible sleep, each with how often it has gone to sleep so far (proc_pid_status(5)).
 fn sleepers(process: &ProcessFolder) -> BTreeSet<(i32, String)> {
     let asleep = |tid: i32| {
         let status = process.path(&format!("task/{tid}/status"));
@@ -161,8 +160,8 @@ fn restore_once(tracer: &mut Tracer, memory: &ProgramMemory, patches: &[Patch]) 
     tracer.release();
 }
 
-/// Remove what a killed run left in a program. Return whether nothing of it is left. `memory` must have been opened
-/// before `left` was read.
+/// Remove the patches that a killed run of gdbheap left in a program. Return whether none is left. `memory` must have
+/// been opened before `left` was read.
 pub fn restore_left(process: &ProcessFolder, memory: &ProgramMemory, left: &[Left]) -> bool {
     let patches: Vec<Patch> = left.iter().map(Left::patch).collect();
     let began = Instant::now();
@@ -174,7 +173,7 @@ pub fn restore_left(process: &ProcessFolder, memory: &ProgramMemory, left: &[Lef
         }
         !text::is_any_in(memory, &patches)
     };
-    // On a separate thread: everything that it holds is released when it ends.
+    // On a separate thread: everything that the tracer holds is released when the thread ends.
     std::thread::scope(|scope| {
         let held = SignalsHeld::hold();
         let thread = scope.spawn(restore);

@@ -17,12 +17,13 @@ use std::time::{Duration, Instant};
 
 const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 const VDSO_LIMIT: usize = 64 << 10;
-/// How long a thread may take to its next stop before it is interrupted, and the same time again after that if it
-/// sleeps: another thread may have changed its code. Copying the page tables of a large process takes seconds, but
-/// without sleeping.
+/// How long a thread may take to its next stop. After this time it is interrupted. After the same time again it is
+/// given up if it sleeps: another thread may have changed its code. Copying the page tables of a large process takes
+/// seconds, but the thread does not sleep meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(60);
-/// The same for a copy, while the target is stopped: closing a file may take as long as a file system likes.
+/// The patience with a call in the copy, while the target is stopped: closing a file may take as long as a file system
+/// likes.
 const OUR_PATIENCE: Duration = Duration::from_millis(500);
 const NAP: Duration = Duration::from_micros(50);
 const MAX_NAP: Duration = Duration::from_millis(2);
@@ -36,8 +37,8 @@ pub(crate) struct Made {
     pub(crate) child: Option<i32>,
 }
 
-/// Return a thread that can make a call: stopped by us, in 64-bit code, with no filter or handler for its system calls,
-/// and outside a restartable sequence (rseq(2)). A thread in a system call is always outside one.
+/// Return a thread that can make a call: one that gdbheap has stopped, in 64-bit code, with no filter or handler for
+/// its system calls, and outside a restartable sequence (rseq(2)). A thread in a system call is always outside one.
 pub(crate) fn find_caller(tracer: &Tracer) -> Option<i32> {
     if tracer.is_in_exec() {
         return None;
@@ -91,18 +92,20 @@ fn read_memory(pid: i32, address: u64, size: usize) -> Option<Vec<u8>> {
     (read_process(pid, address, &mut bytes) == size).then_some(bytes)
 }
 
-/// Have the thread `tid` of a stopped process make system call `number`. None if it did not go as expected; the thread
-/// then has its registers back, if it still lives. A new process is set to die with this one.
+/// Have the thread `tid` of a stopped process make system call `number`. None if the call did not go as expected; the
+/// thread then has its registers back, if it still lives. A process that the call creates is set to die with this
+/// process.
 pub(crate) fn make_call(tid: i32, instruction: u64, number: u64, arguments: [u64; 6]) -> Option<Made> {
     call_under(tid, instruction, number, arguments, 0, PATIENCE)
 }
 
-/// Make a call in a process that dies with this one, and keep it so.
+/// Have a thread of the copy make a system call. The copy dies with this process (PTRACE_O_EXITKILL), also after the
+/// call.
 pub(crate) fn make_call_of_ours(tid: i32, instruction: u64, number: u64, arguments: [u64; 6]) -> Option<Made> {
     call_under(tid, instruction, number, arguments, libc::PTRACE_O_EXITKILL, OUR_PATIENCE)
 }
 
-/// `options`: ptrace(2) options of the thread, during the call and afterwards.
+/// Make a call. `options`: ptrace(2) options that the thread has during the call, besides OPTIONS, and afterwards.
 fn call_under(
     tid: i32,
     instruction: u64,
@@ -148,9 +151,10 @@ struct Injection {
     patience: Duration,
     child: Option<i32>,
     answer: Option<i64>,
-    /// Stop signals cannot be masked: they are held back, and sent again when the thread has its registers back.
+    /// Signals that stop the thread, which cannot be masked: they are held back, and sent again when the thread has its
+    /// registers back.
     held: Vec<i32>,
-    /// The thread has ended, or runs another program, and gets nothing from the old one.
+    /// Whether the thread has ended, or runs another program, which gets nothing of the old one.
     is_gone: bool,
 }
 
@@ -166,7 +170,7 @@ impl Injection {
                 }
                 (SYSCALL_STOP, 0) => entered = true,
                 (libc::SIGTRAP, ptrace::EVENT_CLONE) if entered => self.keep_child(),
-                // It was interrupted because nothing happened.
+                // The thread was interrupted because it did not stop in time.
                 (_, ptrace::EVENT_STOP) if began.elapsed() > self.patience => return None,
                 (libc::SIGTRAP, _) | (_, ptrace::EVENT_STOP) => {}
                 (signal, _) => self.held.push(signal),
@@ -222,7 +226,7 @@ impl Injection {
     }
 }
 
-/// Wait for a thread to stop or end. Interrupt it when that takes long, and give up in the end (None).
+/// Wait for a thread to stop or end. Interrupt the thread if that takes long; in the end, give up and return None.
 fn await_stop(tid: i32, patience: Duration) -> Option<Waited> {
     let began = Instant::now();
     let (mut nap, mut is_interrupted) = (NAP, false);

@@ -186,8 +186,8 @@ fn is_ready(descriptor: RawFd, limit: Option<Duration>) -> bool {
     unsafe { libc::poll(&mut about, 1, limit) > 0 }
 }
 
-/// The process that traces. `waits`: the longest time for which a thread is stopped. `owed`: the number of missing
-/// answers. `heard`: whether anyone listens.
+/// The process that traces. `waits`: how long a stopped thread waits for an answer at most; None if it does not wait.
+/// `owed`: the number of answers that are missing. `heard`: whether gdbheap's process still listens.
 struct Keeper {
     start: Start,
     child: i32,
@@ -211,7 +211,7 @@ impl Keeper {
             libc::setsid();
             libc::prctl(libc::PR_SET_NAME, c"gdbheap guard".as_ptr());
         }
-        // Whoever waits for the end of the program's output should wait only for the program.
+        // A reader that waits for the end of the program's output should wait only for the program, not for the keeper.
         close_others(vec![self.told.as_raw_fd(), self.answers.as_raw_fd(), failed.as_raw_fd()]);
         let mut begun = false;
         loop {
@@ -237,7 +237,7 @@ impl Keeper {
         self.heard = self.heard && self.told.write_all(&said.bytes()).is_ok();
     }
 
-    /// Report a thread. If answers are expected, it stays stopped until there is one.
+    /// Report a thread. If answers are expected, the thread stays stopped until one comes.
     fn tell(&mut self, said: &Said) {
         let met = Instant::now();
         self.say(said);
@@ -250,7 +250,7 @@ impl Keeper {
         }
     }
 
-    /// Read the answers that are there, without waiting for others.
+    /// Read the answers that have come, without waiting for more.
     fn hear(&mut self) {
         let mut bytes = [0u8; 64];
         // SAFETY: writes to an array of this function.
@@ -259,7 +259,7 @@ impl Keeper {
         self.owed = self.owed.saturating_sub(usize::try_from(got).unwrap_or(0));
     }
 
-    /// Return whether anyone still listens.
+    /// Return whether gdbheap's process still listens.
     fn is_heard(&mut self) -> bool {
         if self.heard && is_ready(self.answers.as_raw_fd(), Some(Duration::ZERO)) {
             self.hear();
@@ -267,7 +267,8 @@ impl Keeper {
         self.heard
     }
 
-    /// Start the program's process, traced before it runs the program. The pipe contains an errno if it cannot run.
+    /// Start the program's process, which is traced before it runs the program. Return a pipe that will have an errno
+    /// if the program cannot run.
     fn spawn(&mut self) -> Result<File, Error> {
         let (gate, opened) = pipe()?;
         let (failed, failure) = pipe()?;

@@ -7,8 +7,8 @@
 use crate::stat::has_ended;
 use std::path::{Path, PathBuf};
 
-/// Return the thread with the lowest id that has not ended, and its folder; None if all have ended. `folder`: of the
-/// process.
+/// Return the thread with the lowest id that has not ended, and its folder; None if all have ended. `folder`: the
+/// process's folder in /proc.
 pub(crate) fn living_thread(folder: &Path) -> Option<(i32, PathBuf)> {
     let tasks = folder.join("task");
     let names = std::fs::read_dir(&tasks).ok()?.flatten();

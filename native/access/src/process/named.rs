@@ -24,10 +24,10 @@ const MOST_STEPS: usize = 8192;
 /// A file that is open with O_PATH, which does not open its contents.
 pub struct Held {
     pub file: File,
-    /// Its path without symbolic links, if one was walked.
+    /// The path of the file without symbolic links, if one was walked.
     pub path: PathBuf,
     pub found: Metadata,
-    /// The type of its file system (statfs(2), f_type).
+    /// The type of the file system that has the file (statfs(2), f_type).
     pub kind: u32,
 }
 
@@ -38,16 +38,16 @@ impl Held {
     }
 }
 
-/// Open a file with O_PATH that is named by someone who may name any file. `follows`: follow a symbolic link at the
-/// end. ETIMEDOUT if the kernel blocks.
+/// Open with O_PATH a file whose path comes from someone who may name any file. `follows`: follow a symbolic link at
+/// the end of the path. ETIMEDOUT if the kernel blocks.
 pub fn hold(path: &Path, follows: bool) -> Result<Held> {
     let (name, flags) = (path.to_owned(), if follows { 0 } else { libc::O_NOFOLLOW });
     at_name(path.into(), move || Held::new(held(&name, flags)?, name))
 }
 
-/// Open a file with O_PATH that a target names, by its path below the folder `root`, where absolute symbolic links
-/// begin, too. EXDEV if the path leads to a mount that is not in `mounts` (ids of mountinfo), ETIMEDOUT if the kernel
-/// blocks, ELOOP if there are too many links. `checks_root`: the mount of the root folder must be in `mounts`, too.
+/// Open with O_PATH a file that a target names. `path` begins at the folder `root`, and so do absolute symbolic links.
+/// EXDEV if the path leads to a mount that is not in `mounts` (ids of mountinfo), ETIMEDOUT if the kernel blocks, ELOOP
+/// if there are too many links. `checks_root`: whether the mount of the root folder must be in `mounts`, too.
 pub fn walk(root: &Path, path: &Path, mounts: HashSet<u64>, checks_root: bool) -> Result<Held> {
     let (top, name) = (root.to_owned(), path.to_owned());
     at_name([root.as_os_str(), OsStr::new("\0"), path.as_os_str()].into_iter().collect(), move || {
@@ -64,7 +64,7 @@ pub fn walk(root: &Path, path: &Path, mounts: HashSet<u64>, checks_root: bool) -
     })
 }
 
-/// Open a file for reading that is held with O_PATH: the same file, even if it was renamed. ETIMEDOUT if the kernel
+/// Open for reading the file that is held with O_PATH: the same file, even if it was renamed. ETIMEDOUT if the kernel
 /// blocks.
 pub fn reopen(held: File) -> Result<File> {
     let place = own_path(&held);

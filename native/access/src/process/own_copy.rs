@@ -22,13 +22,13 @@ use std::ptr::null;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// The descriptor through which the program reads the copy's memory. It writes to the standard ones.
+/// The descriptor through which the program reads the copy's memory. The program writes to the standard descriptors.
 pub const OWN_MEMORY: i32 = 3;
 const OUT: c_int = 1;
 /// Exit statuses of the copy if it cannot start the program, higher than those of gdbheap's programs.
 pub const NO_OWN_MEMORY: i32 = 121;
 pub const NOT_STARTED: i32 = 122;
-/// Added to the number of the signal that ended the program.
+/// The exit status is this plus the number of the signal that ended the program.
 pub const BY_SIGNAL: i32 = 128;
 /// The stack on which the program starts, in the copy's memory; the copy waits meanwhile.
 const STACK: usize = 64 << 10;
@@ -51,7 +51,7 @@ struct Plan {
     path: *const c_char,
     words: Vec<*const c_char>,
     environment: Vec<*const c_char>,
-    /// The last word, into which the copy writes its id.
+    /// The last word of the command, into which the copy writes its id.
     own_number: *mut [u8; DIGITS],
     parent: i32,
     out: c_int,
@@ -127,7 +127,7 @@ fn be_copy(plan: &Plan) -> ! {
     moved(plan.out, OUT);
     close_from(OUT + 1);
     close(0);
-    // The lowest free number.
+    // This gets the lowest free number, 0.
     let nothing = open(b"/dev/null\0", libc::O_RDWR);
     call(libc::SYS_dup3, [c_long::from(OUT), 2, 0, 0]);
     // A process may always open its own memory, and an inherited descriptor is not checked again.
@@ -151,7 +151,7 @@ fn be_copy(plan: &Plan) -> ! {
     (0..=OWN_MEMORY).for_each(close);
     let mut status: c_int = 0;
     let arguments = [c_long::from(reader), &mut status as *mut c_int as c_long, c_long::from(libc::__WALL), 0];
-    // No signal interrupts it.
+    // No signal interrupts this wait.
     if call(libc::SYS_wait4, arguments) != c_long::from(reader) {
         end(NOT_STARTED);
     }
@@ -233,7 +233,7 @@ impl OwnCopy {
     pub fn start(words: &[CString], environment: &[CString]) -> io::Result<OwnCopy> {
         let Some(path) = words.first() else { return Err(io::Error::from_raw_os_error(libc::EINVAL)) };
         let (from, out) = pipe()?;
-        // Nothing is moved between here and the copy.
+        // Between here and the copy, nothing may be moved: the plan has the addresses.
         let mut stack = vec![0u8; STACK];
         let top = (stack.as_mut_ptr_range().end as usize & !15) as *mut c_void;
         let mut own_number = *b"0000000000\0";
@@ -251,8 +251,7 @@ impl OwnCopy {
         };
         let held = SignalsHeld::hold();
         let began = Instant::now();
-        // It shares no memory, and its end sends no signal.
-        // SAFETY: like fork(2); the child only continues in `be_copy`, which only makes system calls.
+        // The copy shares no memory, and its end sends no signal.
         let pid =
             unsafe { libc::syscall(libc::SYS_clone, 0 as c_long, 0 as c_long, 0 as c_long, 0 as c_long, 0 as c_long) };
         if pid == 0 {

@@ -146,7 +146,7 @@ pub(crate) fn signal_code(tid: i32) -> Result<i32, Error> {
     Ok(u32_at(&info, 8) as i32)
 }
 
-/// Return the words that a request of the form (size, address) fills in; None if the kernel does not know it.
+/// Return the words that a request of the form (size, address) fills in; None if the kernel does not know the request.
 pub(crate) fn configuration<const N: usize>(tid: i32, kind: Request, size: usize) -> Option<[u64; N]> {
     let mut words = [0u64; N];
     debug_assert!(size <= 8 * N);
@@ -188,14 +188,14 @@ pub(crate) fn wait_status(tid: i32) -> Option<i32> {
     (answer == tid && !libc::WIFSTOPPED(status)).then_some(status)
 }
 
-/// Return what a thread has done, and leave that for a later wait. The kernel then still has the signal of a
+/// Return what a thread has done, but leave it for a later wait to collect. The kernel then still has the signal of a
 /// signal-delivery-stop: if the tracer dies before it passes the signal on, the thread still gets it.
 pub(crate) fn peek(tid: i32) -> Waited {
     look(libc::P_PID, tid, libc::WNOHANG).map_or(Waited::Gone, |(_, waited)| waited)
 }
 
-/// Wait until a tracee of this thread has done something, and leave that for a later wait. Does not wait if `how` is
-/// WNOHANG. Tracees and children of other threads of this process are ignored.
+/// Wait until a tracee of this thread has done something, and return that, but leave it for a later wait to collect.
+/// Does not wait if `how` is WNOHANG. Tracees and children of other threads of this process are ignored.
 pub(crate) fn peek_any(how: i32) -> Result<(i32, Waited), Error> {
     const NOT_OF_OTHERS: i32 = 0x2000_0000;
     look(libc::P_ALL, 0, NOT_OF_OTHERS | how)

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 const KCMP_VM: libc::c_int = 1;
-/// kcmp(2) waits for a process that is in execve(2). Such a process no longer runs its old program, and is left out,
-/// unless there are more than this.
+/// The most processes in execve(2) that are left out. kcmp(2) waits for such a process, which no longer runs its old
+/// program.
 const MAX_IN_EXEC: usize = 8;
 
 /// Return whether two threads have the same memory, by kcmp(2). It waits for a thread that is in execve(2), and finds
@@ -38,7 +38,7 @@ pub fn has_sharer(pid: i32) -> Result<bool> {
     Err(Error::from_raw_os_error(libc::ETIMEDOUT))
 }
 
-/// Return whether one of the others shares it, from index `next` on, which is advanced.
+/// Return whether one of `others`, from index `next` on, shares the memory of `pid`. Advances `next`.
 fn any_shares(pid: i32, others: &[i32], next: &AtomicUsize) -> bool {
     while let Some(other) = others.get(next.fetch_add(1, Ordering::SeqCst)) {
         if have_same_memory(pid, *other) {

@@ -20,7 +20,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const WAKE: Duration = Duration::from_millis(20);
-/// A call is not begun if less time than this is left; some is reserved for what comes after it.
+/// A call is not begun if less than SHORTEST_CALL is left. TO_PUT_BACK is reserved for restoring the thread after the
+/// call.
 const SHORTEST_CALL: Duration = Duration::from_millis(500);
 const TO_PUT_BACK: Duration = Duration::from_millis(200);
 
@@ -35,9 +36,9 @@ struct Shared {
     cancelled: AtomicBool,
     expired: AtomicBool,
     mended: AtomicU64,
-    /// Nanoseconds, once the target was released.
+    /// For how many nanoseconds the target was stopped; 0 until it is released.
     held: AtomicU64,
-    /// When it will be released, if it has a limit.
+    /// When the target will be released; not set if it has no limit.
     deadline: OnceLock<Instant>,
 }
 
@@ -61,7 +62,7 @@ pub struct Stop {
     limit: Option<Duration>,
 }
 
-/// The target was released before this could be done.
+/// The error of work that was not done, because the target was released before.
 struct LetGo;
 
 /// Run the tracer's thread: stop the process, do the jobs, and release it when asked or when the time is up.
@@ -143,7 +144,7 @@ impl Stop {
         self.shared.gate.clone()
     }
 
-    /// Return the state of a stopped thread that decides whether a call may be made in it.
+    /// Return the state of a stopped thread, which decides whether a call may be made in it.
     pub fn look(&self, tid: i32) -> Result<Look> {
         self.callable(tid)?;
         Ok(self.on_tracer(move |_| call::look(tid)).map_err(too_late)??)
@@ -185,7 +186,7 @@ impl Stop {
     pub fn expired(&self) -> bool {
         let shared = &self.shared;
         let stands = shared.held.load(Ordering::SeqCst) == 0;
-        // The tracer's thread may not have been scheduled since.
+        // The tracer's thread may not have run since the deadline.
         let is_over = stands && shared.deadline.get().is_some_and(|at| Instant::now() >= *at);
         is_over || shared.expired.load(Ordering::SeqCst)
     }

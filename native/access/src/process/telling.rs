@@ -12,18 +12,18 @@ use std::time::{Duration, Instant};
 /// The interval between two checks whether to end.
 pub(crate) const WAKE: Duration = Duration::from_millis(20);
 
-/// A thread that was seen. `place`: None if it runs another program from now on. `registers`: as they were at the
-/// place, in the order of the kernel.
+/// A thread that was seen. `place`: the index of the place; None if the process runs another program from now on.
+/// `registers`: those that the thread had at the place, in the order of the kernel.
 #[derive(Clone, Debug)]
 pub struct Hit {
     pub pid: i32,
     pub tid: i32,
     pub place: Option<usize>,
     pub registers: Vec<u64>,
-    /// The bytes at its stack pointer at that moment; None if the thread is stopped, because its stack can be read
-    /// then.
+    /// The bytes at the thread's stack pointer at that moment. None if the thread is stopped: then its stack can be
+    /// read.
     pub stack: Option<Vec<u8>>,
-    /// It ran while the mappings were read, so they may or may not include what it did.
+    /// Whether the thread ran while the mappings were read, so that these may or may not include what it did.
     pub doubtful: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct Hit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     Running,
-    /// It was asked to end.
+    /// The follower was asked to end.
     Asked,
     /// The process has ended, or all processes have.
     Gone,
@@ -50,15 +50,15 @@ impl Finish {
 pub(crate) struct Shared {
     pub(crate) cancelled: AtomicBool,
     pub(crate) ending: AtomicBool,
-    /// Do not wait any longer for a program that was started.
+    /// Whether to stop waiting for a program that was started.
     pub(crate) is_left: AtomicBool,
-    /// The process that was started; 0 before.
+    /// The id of the process that was started; 0 before.
     pub(crate) started: AtomicI32,
     pub(crate) finish: AtomicU8,
     /// The id of the thread that traces; 0 after it has ended.
     pub(crate) tracer: AtomicI32,
     pub(crate) hits: AtomicU64,
-    /// A guard restores the code later, because a thread slept too long.
+    /// Whether a guard restores the code later, because a thread slept too long.
     pub(crate) is_unrestored: AtomicBool,
     /// The number of hits that were reported and not fetched yet.
     pub(crate) waiting: AtomicUsize,
@@ -88,7 +88,7 @@ impl Shared {
     }
 }
 
-/// The tracer's thread reports hits through this.
+/// With this, the tracer's thread reports hits.
 pub(crate) struct Teller {
     pub(crate) shared: Arc<Shared>,
     pub(crate) hits: Sender<Hit>,
@@ -99,7 +99,7 @@ pub(crate) struct Teller {
 }
 
 impl Teller {
-    /// Report a thread. If answers are expected, it stays stopped until there is one.
+    /// Report a thread. If answers are expected, the thread stays stopped until one comes.
     pub(crate) fn tell(&self, pid: i32, tid: i32, place: Option<usize>, registers: Vec<u64>) {
         let met = Instant::now();
         self.shared.hits.fetch_add(u64::from(place.is_some()), Ordering::SeqCst);
@@ -109,7 +109,7 @@ impl Teller {
         self.shared.stood.fetch_add(met.elapsed().as_nanos() as u64, Ordering::SeqCst);
     }
 
-    /// Report a thread that keeps running. Return whether anyone receives it.
+    /// Report a thread that keeps running. Return whether anyone receives the report.
     pub(crate) fn pass_on(&self, hit: Hit) -> bool {
         self.shared.waiting.fetch_add(1, Ordering::SeqCst);
         let heard = self.hits.send(hit).is_ok();

@@ -2,8 +2,8 @@
 //!
 //! PTRACE_SEIZE with PTRACE_INTERRUPT neither sends a signal nor disturbs a job-control stop, and the kernel detaches
 //! by itself when the tracer dies, however it dies. Observed on the way:
-//! - A signal that arrives between the two causes a signal-delivery-stop. It is passed on at once, and no wait consumes
-//!   the stop before that, so a tracer that is killed in between takes no signal with it.
+//! - A signal that arrives between the two requests causes a signal-delivery-stop. It is passed on at once, and no wait
+//!   consumes the stop before that, so a tracer that is killed in between takes no signal with it.
 //! - Seizing a thread that is ending sometimes gives EPERM.
 //! - A thread in state D (the parent in a vfork) does not stop before the kernel wakes it.
 //! - Some system calls end with EINTR after a stop (signal(7)): they are restarted.
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// How long running threads may take to stop: on a loaded machine each of them must be scheduled first.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a thread in state D may delay the others, and the number of attempts.
+/// STUCK: how long a thread in state D may delay the others. ATTEMPTS: how often that is tried.
 pub(crate) const STUCK: Duration = Duration::from_millis(20);
 const ATTEMPTS: usize = 4;
 const QUICK: Duration = Duration::from_millis(2);
@@ -41,9 +41,9 @@ pub(crate) struct Registers {
 
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Thread {
-    /// False only for a thread in uninterruptible sleep.
+    /// Whether the thread is stopped: false only for a thread in uninterruptible sleep.
     pub(crate) stopped: bool,
-    /// The signal of the job-control stop that it was in; 0 for none.
+    /// The signal of the job-control stop that the thread was in; 0 for none.
     pub(crate) group_stop: i32,
     pub(crate) registers: Registers,
 }
@@ -142,7 +142,8 @@ impl Tracer {
                 break;
             }
         }
-        // A held thread that belongs to the process cannot have lost its id since: it is the one that was seized.
+        // A held thread whose id is still a thread of the process is the one that was seized: it cannot have lost its
+        // id.
         let living = self.tasks()?;
         let others: Vec<i32> = self.threads.keys().copied().filter(|tid| !living.contains(tid)).collect();
         others.into_iter().for_each(|tid| self.leave(tid));
@@ -249,13 +250,13 @@ impl Tracer {
         })
     }
 
-    /// Return whether no thread runs or is in uninterruptible sleep: such a thread could be in exec(2), and then take
-    /// the place of the others.
+    /// Return whether all threads are stopped. A thread that runs or is in uninterruptible sleep could be in exec(2),
+    /// and then take the place of the others.
     pub(crate) fn stands_whole(&self) -> bool {
         self.threads.values().all(|thread| thread.stopped)
     }
 
-    /// Wait until all seized threads are stopped. Return false if the rest of them is in state D.
+    /// Wait until all seized threads are stopped. Return false if those that are not are in state D.
     fn await_stops(&mut self, cancelled: &AtomicBool) -> Result<bool, Failure> {
         let began = Instant::now();
         loop {
@@ -276,7 +277,7 @@ impl Tracer {
         }
     }
 
-    /// Let every thread continue as it was. Return for how long it was stopped. A second call does nothing.
+    /// Let every thread continue as it was. Return for how long the process was stopped. A second call does nothing.
     pub(crate) fn release(&mut self) -> Duration {
         let stood = self.since.map_or(Duration::ZERO, |since| since.elapsed());
         for tid in self.threads.keys().copied().collect::<Vec<i32>>() {
@@ -316,7 +317,7 @@ impl Tracer {
         }
     }
 
-    /// Give up a thread that has ended, or a thread of another process that has its id now.
+    /// Give up a thread that has ended, or a thread of another process that has the old thread's id now.
     fn leave(&mut self, tid: i32) {
         let stopped = self.threads.get(&tid).is_some_and(|thread| thread.stopped);
         if stopped && ptrace::detach(tid, 0).is_ok() {
@@ -326,8 +327,8 @@ impl Tracer {
         }
     }
 
-    /// Forget a thread that has ended. It exists until its tracer has seen its end. The end of the first thread is for
-    /// the parent to see, which may be this process.
+    /// Forget a thread that has ended: it exists until its tracer has seen its end. The end of the process's first
+    /// thread is reported to its parent, which may be this process.
     fn forget(&mut self, tid: i32) {
         self.threads.remove(&tid);
         if tid != self.pid || self.parent() != Some(std::process::id()) {
@@ -372,7 +373,7 @@ fn registers(tid: i32) -> Option<Registers> {
 }
 
 /// Restart the system call of a thread that has met a signal: a signal that the process ignores wakes a thread only if
-/// it is traced. If a handler runs, or the signal stops the process, the call ends with EINTR as usual.
+/// the thread is traced. If a handler runs, or the signal stops the process, the call ends with EINTR as usual.
 pub(crate) fn restart_unhandled(tid: i32, signal: i32) {
     if ![libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&signal) {
         restart_interrupted(tid);

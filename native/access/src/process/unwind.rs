@@ -31,10 +31,11 @@ const MAX_PAGES: usize = 4 << 10;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Values = [u64; REGISTERS];
-/// For each register of KEPT that a frame saved: its number, and the address.
+/// For each register of KEPT that a frame saved: its number, and the address where it was saved.
 type Saved = [Option<(u64, u64)>; KEPT.len()];
 
-/// A loaded object: its addresses, and those from `.eh_frame_hdr` to the end of the segment that contains it.
+/// A loaded object: its addresses, and the addresses from its `.eh_frame_hdr` to the end of the segment that contains
+/// this.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Module {
     pub start: u64,
@@ -52,13 +53,14 @@ struct Loaded {
 
 struct Frame {
     values: Values,
-    /// The program counter is not a return address: this is the innermost frame, or one that a signal interrupted.
+    /// Whether the program counter is exact, not a return address: in the innermost frame, and in a frame that a signal
+    /// interrupted.
     exact: bool,
     /// A signal handler may run on its own stack.
     after_signal: bool,
 }
 
-/// Why a walk ends early.
+/// Why the walk of a stack ends early.
 enum Stop {
     Cancelled,
     Cut(String),
@@ -76,7 +78,7 @@ impl From<String> for Stop {
     }
 }
 
-/// The work for one thread so far, in bytes of entries.
+/// The work for one thread so far, in bytes of table entries.
 struct Effort<'a> {
     watcher: &'a dyn Watcher,
     taken: u64,
@@ -127,9 +129,9 @@ pub fn unwind_stacks(
 
 /// Where to read the stack of a thread.
 pub enum Stack<'a> {
-    /// In its process: the thread is stopped.
+    /// The stack in the process, whose thread is stopped.
     Live(&'a Space),
-    /// In a copy of the bytes from `start` on. Everything else in the process has changed since.
+    /// A copy of the stack's bytes from `start` on. Everything else in the process has changed since.
     Copied { start: u64, bytes: &'a [u8] },
 }
 
@@ -157,7 +159,8 @@ impl Unwinder {
         self.modules = modules.into_iter().map(|module| Loaded { bytes: kept(module), module }).collect();
     }
 
-    /// Unwind the stack of a thread with these registers. `tables`: the memory to read further tables from.
+    /// Unwind the stack of a thread with these registers. `tables`: the memory from which tables are read that the
+    /// unwinder does not have yet.
     pub fn unwind(&mut self, watcher: &dyn Watcher, tables: &Space, stack: Stack, values: Values) -> Answer<Unwound> {
         watcher.check()?;
         let mut effort = Effort { watcher, taken: 0 };
@@ -336,7 +339,8 @@ impl<'a> Entry<'a> {
         Ok(Entry { entry, section, bases })
     }
 
-    /// Return the bytes of the entry and of the part that it shares with others. Its instructions are not longer.
+    /// Return the bytes of the entry and of the part that it shares with other entries. The entry's instructions are
+    /// not longer.
     fn bytes(&self) -> u64 {
         self.entry.entry_len() as u64 + self.entry.cie().entry_len() as u64
     }

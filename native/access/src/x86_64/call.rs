@@ -18,7 +18,8 @@ use crate::process::ptrace::{self, send, Waited};
 use std::io::Error;
 use std::time::{Duration, Instant};
 
-/// How long a thread may take to stop where it must. A thread in uninterruptible sleep is left to finish by itself.
+/// How long a thread may take to reach the stop that is needed. A thread in uninterruptible sleep is left to finish by
+/// itself.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The registers of arguments, in the order of the calling convention.
@@ -64,7 +65,7 @@ const GET_SYSCALL_INFO: ptrace::Request = 0x420e;
 /// Everything of a thread that a call changes.
 struct Saved {
     registers: Vec<u64>,
-    /// The registers with which it continues if the kernel can no longer restart its system call.
+    /// The registers with which the thread continues if the kernel can no longer restart its system call.
     anew: Vec<u64>,
     vector: Vec<u8>,
     mask: u64,
@@ -74,9 +75,9 @@ struct Saved {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Parked {
     Inside,
-    /// At its rt_sigreturn, or after it.
+    /// The thread is at its rt_sigreturn, or after it.
     Returned,
-    /// It does not stop, because it is in uninterruptible sleep.
+    /// The thread does not stop, because it is in uninterruptible sleep.
     Stuck,
     Gone,
 }
@@ -95,14 +96,15 @@ struct Call<'a> {
     held: Vec<i32>,
     /// The result of a captured write, and the byte count that it was given.
     written: Option<(u64, u64)>,
-    /// `returning`: a filtered thread makes its rt_sigreturn itself. `signalled`: it got a signal right after it.
+    /// `returning`: whether the thread, which has a filter, makes its rt_sigreturn itself. `signalled`: whether it got
+    /// a signal right after that.
     returning: bool,
     signalled: bool,
-    /// The kernel no longer knows the remaining time of the thread's own sleep.
+    /// Whether the kernel no longer knows the remaining time of the thread's own sleep.
     forgotten: bool,
 }
 
-/// Return the state of a stopped thread that decides whether a call may be made in it.
+/// Return the state of a stopped thread, which decides whether a call may be made in it.
 pub fn look(tid: i32) -> Result<Look, Error> {
     let registers = registers::read(tid)?;
     let vector_size = ptrace::register_set(tid, NT_X86_XSTATE, MAX_VECTOR)?.len();
@@ -150,7 +152,7 @@ pub fn call(tid: i32, style: Style, plan: &Plan) -> Result<Answer, Error> {
     Ok(answer)
 }
 
-/// Put bytes back, while the thread is still stopped and no other thread runs.
+/// Restore the bytes of the plan, while the thread is still stopped and no other thread runs.
 fn put_back(memory: &ProgramMemory, plan: &Plan, end: End) -> Result<(), Error> {
     let undone = matches!(end, End::Abandoned | End::Failed(_));
     let kept = if matches!(end, End::Left | End::Gone) { &[][..] } else { &plan.kept[..] };
@@ -305,7 +307,7 @@ impl<'a> Call<'a> {
     fn enters(&mut self) -> Result<bool, Error> {
         let mut registers = registers::read(self.tid)?;
         if self.is_return(&registers) {
-            // A filter would see the number of the skipped call.
+            // If it were skipped, a filter would see the number of the skipped call.
             self.returning = self.plan.filtered;
             if self.returning {
                 return Ok(false);
@@ -353,7 +355,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Read what the thread wants to write. Return its length.
+    /// Read the bytes that the thread wants to write. Return their count.
     fn capture(&mut self, number: u64, address: u64, count: u64) -> Result<u64, Error> {
         let mut pieces = vec![(address, count)];
         if number == SYS_WRITEV {
@@ -392,7 +394,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Ask the thread to stop. Any other stop that comes first cancels that.
+    /// Ask the thread to stop. Any other stop that comes first cancels the request.
     fn ask_to_stop(&self) -> Result<(), Error> {
         match self.style {
             Style::Seized => ptrace::interrupt(self.tid),
@@ -472,8 +474,9 @@ impl<'a> Call<'a> {
         ptrace::set_general_registers(self.tid, &registers)
     }
 
-    /// Restore mask, vector state and registers, in this order; the frame and the restorer could do each of them again.
-    /// A thread that made its rt_sigreturn and got a signal already has all of it, with a handler's frame on top.
+    /// Restore mask, vector state and registers, in this order; if gdbheap dies in between, the frame and the restorer
+    /// do each of them again. A thread that made its rt_sigreturn and then got a signal already has all of them, with a
+    /// handler's frame on top.
     fn restore(&self) -> Result<(), Error> {
         if self.signalled {
             return Ok(());
@@ -484,7 +487,7 @@ impl<'a> Call<'a> {
             // Try again. If that fails too, the frame still has the state.
             ptrace::set_register_set(self.tid, NT_X86_XSTATE, &self.saved.vector)?;
         }
-        // rt_sigreturn also makes the kernel forget it.
+        // rt_sigreturn also makes the kernel forget the remaining time.
         let forgotten = (self.forgotten || self.returning) && self.saved.registers[RAX] as i64 == RESTART_BLOCK;
         ptrace::set_general_registers(self.tid, if forgotten { &self.saved.anew } else { &self.saved.registers })
     }
@@ -504,7 +507,7 @@ fn made_anew(saved: &[u64], number: impl FnOnce() -> Option<u64>) -> Vec<u64> {
 }
 
 /// Return whether the thread waits in restart_syscall(2), as after a stop in a call with a time limit. Only the kernel
-/// knows what it continues with, and it forgets that at rt_sigreturn.
+/// knows the remaining time, and it forgets that at rt_sigreturn.
 fn is_resumed(registers: &[u64]) -> bool {
     registers[ORIG_RAX] == SYS_RESTART_SYSCALL && registers[RAX] as i64 == RESTART_BLOCK
 }
@@ -523,7 +526,7 @@ fn number_of(memory: &ProgramMemory, counter: u64) -> Option<u64> {
 
 /// Return the vector state in the form of a signal frame (arch/x86/include/uapi/asm/sigcontext.h).
 ///
-/// It must not have more than the thread may use: AMX only if the thread has used it.
+/// The frame must not have more state than the thread may use: AMX only if the thread has used it.
 fn vector_frame(state: &[u8]) -> Vec<u8> {
     let known = u64_at(state, SOFTWARE_BYTES);
     let in_use = u64_at(state, HEADER);
@@ -538,7 +541,7 @@ fn vector_frame(state: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Return where the last of these states ends in the standard form (CPUID leaf 13).
+/// Return where the last of the states in `features` ends in the standard form (CPUID leaf 13).
 fn vector_size(features: u64) -> usize {
     let end = |feature: u32| {
         // Older releases of Rust call this unsafe.

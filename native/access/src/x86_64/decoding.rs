@@ -11,7 +11,7 @@ const TO_EAX: u8 = 0xb8;
 /// The bytes of an instruction that loads a number into the register of the system call number.
 pub(crate) const LOAD_SIZE: usize = 5;
 
-/// Return the number that the code loads there, if it is such an instruction.
+/// Return the number that the instruction loads, if it loads one into the register of the system call number.
 #[inline]
 pub(crate) fn loaded_number(code: &[u8]) -> Option<u32> {
     (code[0] == TO_EAX).then(|| u32::from_le_bytes([code[1], code[2], code[3], code[4]]))

@@ -1,8 +1,8 @@
-//! Waits with a time limit that a stop interrupts and that are restarted: the limit must continue instead of starting
-//! again.
+//! System calls that wait with a time limit. If a stop interrupts such a wait and it is restarted, the limit must
+//! continue instead of starting again.
 //!
 //! How long a wait had taken before its first stop is unknown. From then on, the time of its end is kept in the half of
-//! the register that the kernel ignores. Whoever stops the thread next finds it there, even if that is another process.
+//! the register that the kernel ignores. The next stop of the thread finds it there, even if another process makes it.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers::{NO_CALL, ORIG_RAX, R10, RAX, RDI, RDX, RIP, RSI, RSP};
@@ -14,7 +14,7 @@ const EPOLL: [u64; 2] = [232, 281];
 /// The checksum is never 0, because programs leave zeros there.
 const END_BITS: u32 = 24;
 const ENDS: u64 = 1 << END_BITS;
-/// Longer limits start again from the beginning.
+/// The longest limit that continues, in milliseconds. Longer limits start again from the beginning.
 const LONGEST: u64 = ENDS / 4;
 
 /// Return the time in milliseconds.
@@ -22,8 +22,8 @@ pub(super) fn now() -> u64 {
     monotonic_time().as_millis() as u64
 }
 
-/// Replace the limit in the registers of a wait that is about to be restarted by what is left of it. Return true if
-/// nothing is left; the registers are then those of a wait that has ended by itself.
+/// In the registers of a wait that is about to be restarted, replace the limit by the time that is left of it. Return
+/// true if nothing is left; the registers are then those of a wait that has ended by itself.
 pub(super) fn go_on(registers: &mut [u64], now: u64) -> bool {
     let limit = registers[R10] as i32;
     if !EPOLL.contains(&registers[ORIG_RAX]) || limit <= 0 || limit as u64 > LONGEST {
@@ -42,8 +42,8 @@ pub(super) fn go_on(registers: &mut [u64], now: u64) -> bool {
     false
 }
 
-/// Return when a wait with a mark ends; None without a mark. It was restarted with `limit` when it got the mark. If its
-/// end has passed, it ends now.
+/// Return when a wait with a mark ends; None without a mark. `limit`: the limit with which the wait was restarted when
+/// it got the mark. If the end has passed, return `now`.
 fn known_end(registers: &[u64], now: u64, limit: u64) -> Option<u64> {
     let mark = registers[R10] >> 32;
     let end = mark % ENDS;

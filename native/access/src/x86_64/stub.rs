@@ -84,7 +84,7 @@ fn refused(address: u64, reason: &str) -> Error {
     Error::Invalid(format!("the instructions at {address:#x} cannot be replaced: {reason}"))
 }
 
-/// Return the whole instructions that the jump replaces: all up to `end`, and at least as many as it needs.
+/// Return the whole instructions that the jump replaces: all up to `end`, and at least as many as the jump needs.
 fn displaced(code: &[u8], address: u64, end: u64) -> Result<Vec<Instruction>> {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let mut found: Vec<Instruction> = Vec::new();
@@ -226,8 +226,8 @@ fn jump_if(code: &mut Vec<u8>, condition: u8) -> usize {
     code.len() - 4
 }
 
-/// Write the code that sends the thread the signal, which is not blocked meanwhile. Return the offset at which the
-/// thread then stops.
+/// Write the code that sends the signal to the thread itself; the signal is not blocked meanwhile. Return the offset at
+/// which the thread then stops.
 fn tell(code: &mut Vec<u8>, signal: u32) -> usize {
     let others = !(1u64 << (signal - 1));
     code.extend([0x6a, 0x00]); // push 0: for its own mask
@@ -249,7 +249,7 @@ fn tell(code: &mut Vec<u8>, signal: u32) -> usize {
     trap
 }
 
-/// Return how many bytes at the stack pointer of a thread at a trap `original_registers` needs.
+/// Return how many bytes at the stack pointer `original_registers` needs of a thread that is at a trap.
 pub const fn frame_size() -> usize {
     8 * (MASKS + SAVED.len())
 }

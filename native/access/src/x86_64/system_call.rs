@@ -10,8 +10,8 @@ pub(crate) const INSTRUCTION: &[u8] = &[0x0f, 0x05];
 /// The value of `cs` for 64-bit code.
 const LONG_MODE: u64 = 0x33;
 const ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, R10, R8, R9];
-/// The architecture that a seccomp(2) filter sees for gdbheap's programs (`AUDIT_ARCH_X86_64`), and the first number
-/// that belongs to other ones: the numbers of x32 have this bit.
+/// The architecture that a seccomp(2) filter sees for gdbheap's programs (`AUDIT_ARCH_X86_64`). NUMBERS_OF_OTHERS: the
+/// first system call number that belongs to another architecture: the numbers of x32 have this bit.
 pub(crate) const AUDIT_ARCHITECTURE: u32 = 0xc000_003e;
 pub(crate) const NUMBERS_OF_OTHERS: u32 = X32;
 const X32: u32 = 0x4000_0000;

@@ -1,6 +1,7 @@
 //! Blocks: identity, address and size.
 
-/// A block's identity: the index of its store among those of a target, and its number there.
+/// The identity of a block: the index of its store in the list of a target's stores, and the block's number in that
+/// store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) store: u32,
@@ -46,8 +47,8 @@ pub struct Block {
 }
 
 impl Block {
-    /// Return whether the next block's header begins at `address`. The header's first eight bytes still belong to this
-    /// block.
+    /// Return whether `address` is the start of the next block's header. The first eight bytes of that header still
+    /// belong to this block.
     #[inline]
     pub(crate) fn shares_header_at(&self, address: u64) -> bool {
         address > self.address && address + 8 == self.end && self.end + 8 == self.address + self.size
@@ -59,13 +60,13 @@ impl Block {
 pub(crate) struct Held {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// The block cannot be freed.
+    /// Whether the block is one that cannot be freed.
     pub(crate) fixed: bool,
-    /// The block is the end of the heap: free bytes before it cannot be returned either.
+    /// Whether the block is the end of the heap. Free bytes directly before such a block cannot be returned.
     pub(crate) ends: bool,
 }
 
-/// Some of the blocks of a group (a pool), one bit for each, by position in the group.
+/// A set of blocks of one group (such as a pool): one bit for each block, by its position in the group.
 pub(crate) type GroupBits = [u64; MAX_IN_GROUP / 64];
 
 /// The most blocks in a group: a 16 KiB pool of 16-byte blocks, or a 4 KiB pool of 8-byte ones.

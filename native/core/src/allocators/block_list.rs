@@ -6,7 +6,7 @@ use crate::firsts::Firsts;
 use gdbheap_access::error::{Error, Result};
 use std::str::FromStr;
 
-/// The order of a list: the largest sizes first, or the lowest addresses, or the lowest arenas.
+/// The order of a list of blocks: by descending size, by ascending address, or by ascending arena number.
 #[derive(Clone, Copy, Debug)]
 pub enum Order {
     Size,
@@ -37,9 +37,10 @@ impl Order {
     }
 }
 
-/// A filter for blocks, and how to list them. Blocks have `least` to `largest` bytes. If `used`, they are in use; else
-/// free, and of the free ones those in thread caches if `cached`, else all others. `arena` is (index of the allocator
-/// among several, number of the arena there), or None for all arenas. The first `most` blocks in `order` are listed.
+/// A filter for blocks, with the order and the length of the list. It accepts blocks of `least` to `largest` bytes that
+/// are in use, if `used`; free blocks in thread caches, if not `used` but `cached`; all other free blocks, if neither.
+/// `arena`: the index of the allocator among several, and the number of the arena in that allocator; None for all
+/// arenas. `most`: the number of blocks to list.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub least: u64,
@@ -51,7 +52,7 @@ pub struct Asked {
     pub most: usize,
 }
 
-/// A block; `arena` is its arena's number, or None if the allocator has no arenas.
+/// A block in a list; `arena` is its arena's number, or None if the allocator has no arenas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRow {
     pub address: u64,
@@ -64,7 +65,7 @@ impl Asked {
         (self.least..=self.largest).contains(&size)
     }
 
-    /// Return whether blocks in this part of memory pass the filter.
+    /// Return whether the filter accepts blocks of this kind.
     pub(crate) fn takes_part(&self, part: Part) -> bool {
         match part {
             Part::Used => self.used,
@@ -73,12 +74,14 @@ impl Asked {
         }
     }
 
-    /// Return whether an arena passes the filter. `root` is the index of its allocator, `arena` its number there.
+    /// Return whether the filter accepts an arena. `root` is the index of the arena's allocator, `arena` its number
+    /// there.
     pub(crate) fn takes_arena(&self, root: u32, arena: u32) -> bool {
         self.arena.is_none_or(|wanted| wanted == (root, arena))
     }
 
-    /// List `(address, size)` blocks of an allocator without arenas; none if the filter names an arena.
+    /// List blocks, given as `(address, size)`, of an allocator without arenas. The list is empty if the filter names
+    /// an arena.
     pub(crate) fn without_arenas(&self, all: impl Iterator<Item = (u64, u64)>) -> BlockList {
         let is_none = self.arena.is_some();
         self.rows_of(all.filter(|_| !is_none).map(|(address, size)| BlockRow { address, size, arena: None }))
@@ -96,7 +99,7 @@ impl Asked {
     }
 }
 
-/// The count and the bytes of all blocks that pass the filter, and the first rows.
+/// The count and the bytes of all blocks that pass the filter, and the first rows of the list.
 #[derive(Clone, Debug, Default)]
 pub struct BlockList {
     pub count: u64,
@@ -112,7 +115,7 @@ mod tests {
         Asked { least: 16, largest: 64, used: false, cached: false, arena: None, order, most }
     }
 
-    /// Sums cover all rows; among rows of the same size the first ones come first.
+    /// Count and bytes cover all rows, not only those listed; blocks of the same size come by ascending address.
     #[test]
     fn rows() {
         let all = [(100, 16), (300, 64), (200, 64)];

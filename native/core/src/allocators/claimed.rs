@@ -10,7 +10,7 @@ const OBJECT_AT: u64 = 80;
 /// precedes the object, such as its PyGC_Head.
 pub struct Claimed {
     pub places: Vec<(u64, u64)>,
-    /// Never read the blocks' bytes: reading a page of a mapped file would bring it into memory.
+    /// Whether the blocks' bytes must never be read: reading a page of a mapped file would bring it into memory.
     pub closed: bool,
 }
 

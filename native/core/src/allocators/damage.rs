@@ -1,6 +1,7 @@
 //! Damage in an allocator's memory: a result, not an error.
 
-/// A place whose content is wrong: `address`, what is there (`what`), and its expected and found values.
+/// A place in an allocator's memory whose content is wrong: `address`, the name of what lies there (`what`), and its
+/// expected and found values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub address: u64,
@@ -20,7 +21,7 @@ impl Damage {
     }
 }
 
-/// `expected` and `found` for bytes that are absent: no number was found there, not even zero.
+/// The texts of `expected` and `found` for bytes that are absent: there is no number to report, not even zero.
 pub(crate) const READABLE: &str = "bytes that can be read";
 pub(crate) const ABSENT: &str = "absent bytes";
 

@@ -5,7 +5,8 @@ use crate::allocators::spread::spread;
 use crate::allocators::store::Store;
 use std::collections::BTreeMap;
 
-/// Blocks of one size that lie together: the index of their store, the group's index there, and the block size.
+/// A group of blocks of one size that lie together: the index of its store, its index in that store, and the block
+/// size.
 #[derive(Clone, Copy)]
 pub(crate) struct Group {
     store: u32,
@@ -14,12 +15,12 @@ pub(crate) struct Group {
 }
 
 impl Store {
-    /// Return whether the store keeps its blocks in such groups.
+    /// Return whether the store keeps its blocks in groups of equal size.
     pub(crate) fn has_groups(&self) -> bool {
         matches!(self, Store::Pools(_) | Store::Mimalloc(_) | Store::Mallocng(_) | Store::Runs(_))
     }
 
-    /// Return the groups of this store, whose index is `store`.
+    /// Return the groups of this store. `store` is the store's index.
     fn groups(&self, store: u32) -> Vec<Group> {
         let group = |(place, size)| Group { store, place, size };
         match self {
@@ -53,7 +54,8 @@ impl Heaps<'_> {
     }
 }
 
-/// Choose at most `most` groups of each block size. Return each with the number of groups that it represents, by size.
+/// Choose at most `most` groups of each block size. Return each chosen group, by size, with the number of groups that
+/// it represents.
 pub(crate) fn spread_by_size(groups: &[Group], most: usize) -> Vec<(&Group, f64)> {
     let mut sizes: BTreeMap<u64, Vec<&Group>> = BTreeMap::new();
     groups.iter().for_each(|group| sizes.entry(group.size).or_default().push(group));

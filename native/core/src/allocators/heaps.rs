@@ -35,8 +35,8 @@ impl SharedHeaps {
 }
 
 impl<'a> Heaps<'a> {
-    /// Return the used block that holds `address`. This is the most frequent call: it is one function, with the look-up
-    /// of pools inlined.
+    /// Return the used block that holds `address`. No other function is called as often: so it is one function, with
+    /// the look-up of pools inlined.
     #[inline(never)]
     pub(crate) fn block_at(&self, address: u64) -> Option<Block> {
         for (index, store) in self.stores.iter().enumerate() {
@@ -47,8 +47,8 @@ impl<'a> Heaps<'a> {
         None
     }
 
-    /// Return the blocks that words in [start, end) point into, as `(address, size)`, each once, largest first; blocks
-    /// in [start, end) are left out.
+    /// Return the blocks outside [start, end) to which words in [start, end) point, as `(address, size)`, each once,
+    /// largest first.
     pub fn led_to(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let (low, high) = self.bounds();
         let mut found = HashSet::new();
@@ -70,7 +70,7 @@ impl<'a> Heaps<'a> {
         &self.stores[place.store as usize]
     }
 
-    /// Return the block at a place.
+    /// Return the block with this identity.
     pub(crate) fn block_of(&self, place: Place) -> Block {
         self.store_of(place).block_of(place.number).of(place.store)
     }
@@ -83,8 +83,8 @@ impl<'a> Heaps<'a> {
         (low, high)
     }
 
-    /// Return the address ranges [start, end) in which blocks lie, ascending. They are few, because ranges less than
-    /// FAR apart are joined.
+    /// Return the address ranges [start, end) in which blocks lie, ascending. There are few of them, because ranges
+    /// less than FAR apart are joined.
     pub(crate) fn spans(&self) -> Vec<(u64, u64)> {
         let mut all = Vec::new();
         self.show_stretches(self.stores.iter(), |start, end| all.push((start, end)));
@@ -108,22 +108,23 @@ impl<'a> Heaps<'a> {
         stores.for_each(|store| store.show_stretches(&mut show));
     }
 
-    /// Return whether a used block of at least `least` bytes has `address` where an object may begin in it.
+    /// Return whether `address` lies where an object may begin in a used block of at least `least` bytes.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
         self.stores.iter().any(|store| store.holds_object(address, least))
     }
 
-    /// Return the user address and the size of the block between headers that contains `address`, used or not.
+    /// Return the user address and the size of the block that contains `address`, used or free; only in stores whose
+    /// blocks lie between headers.
     pub(crate) fn slot_at(&self, address: u64) -> Option<(u64, u64)> {
         self.stores.iter().find_map(|store| store.slot_at(address))
     }
 
-    /// Return whether the block at a place lies between headers.
+    /// Return whether the block with this identity lies between headers.
     pub(crate) fn has_slots(&self, place: Place) -> bool {
         self.store_of(place).has_slots()
     }
 
-    /// Return whether the bytes of the block at a place are never read.
+    /// Return whether the bytes of the block with this identity are never read.
     pub(crate) fn is_closed(&self, place: Place) -> bool {
         self.store_of(place).is_closed()
     }
@@ -133,7 +134,7 @@ impl<'a> Heaps<'a> {
         self.stores.iter().any(|store| store.header_at(address) == Some(address))
     }
 
-    /// Return the bytes [start, end) that are freed with a block.
+    /// Return the range [start, end) that is freed when this block is freed.
     pub(crate) fn own_bytes(&self, block: &Block) -> (u64, u64) {
         let store = self.store_of(block.place);
         store.own_bytes(block.place.number, (block.address, block.end))

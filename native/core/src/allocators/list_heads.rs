@@ -21,7 +21,8 @@ fn heads_list(space: &Space, words: &Words, index: usize) -> bool {
     heads(space, words.start + index as u64 * 8, words.words[index], words.words[index + 1], link)
 }
 
-/// Do the same with the pair's present words: a running program may have changed the list since all words were read.
+/// Return whether the pair at `address` heads a circular list, by the pair's present words: a running program may have
+/// changed the list since all words were read.
 fn heads_list_now(space: &Space, address: u64) -> bool {
     let link = |address| space.word(address).ok();
     let is_head = || Some(heads(space, address, link(address)?, link(address + 8)?, link));
@@ -62,9 +63,10 @@ fn runs_of_heads(space: &Space, words: &Words, parity: usize, least: usize, foun
     }
 }
 
-/// Lists of a run that may be broken: by damage, or half linked because the process was stopped inside malloc.
+/// How many lists of a run may be broken, by damage or because the process was stopped while malloc was linking them.
+/// MAX_BROKEN_TOGETHER: how many of these in a row.
 const MAX_BROKEN: usize = 24;
 const MAX_BROKEN_TOGETHER: usize = 4;
-/// Attempts to read a pair: a thread that is always inside malloc changes one list in ten while its four words are
-/// read.
+/// How often a pair is read: a thread that is always inside malloc changes one list in ten while the list's four words
+/// are read.
 const TRIES: usize = 8;

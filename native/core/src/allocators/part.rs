@@ -1,6 +1,6 @@
 //! Kinds of bytes in an allocator's memory, for all allocators.
 
-/// What a range of an allocator's memory is.
+/// The kind of a range of an allocator's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Part {
@@ -22,7 +22,7 @@ pub enum Part {
     Slack,
     /// Free space without blocks, such as a whole pool or span.
     FreeRun,
-    /// The same, but the kernel may take its pages at any time (MADV_FREE).
+    /// Free space without blocks, whose pages the kernel may take at any time (MADV_FREE).
     Muzzy,
     /// Address space that was never used for a block.
     Reserved,
@@ -51,7 +51,7 @@ pub const PARTS: [&str; 13] = [
 
 /// An allocator whose memory can be shown part by part, including its metadata and gaps.
 pub trait Parts {
-    /// Show, in order, all parts of what begins at `start`. Return its end, or None if nothing begins there.
+    /// Show, in order, all parts of the area that begins at `start`. Return its end, or None if no area begins there.
     fn show_parts(&self, start: u64, show: impl FnMut(u64, u64, Part)) -> Option<u64>;
 }
 

@@ -6,7 +6,7 @@ use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The most roots that are proven: each proof reads a whole tree, and hostile data names any number of roots.
+/// The most roots that are checked: each check reads a whole tree, and hostile data may name any number of roots.
 const MAX_ROOTS: usize = 64;
 /// The most words that are tried in each range of static data.
 const MAX_TRIED: usize = 1 << 16;
@@ -21,8 +21,8 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Record a word at `at` that points to a table, if a root with this word can lie in the data. At most MAX_TRIED
-    /// words are recorded.
+    /// Record a word at `at` that points to a table, if a root that contains the word fits into the data. At most
+    /// MAX_TRIED words are recorded.
     pub(super) fn keep(&self, words: &mut Vec<(u64, u64)>, at: u64, word: u64, is_table: impl Fn(u64) -> bool) {
         if words.len() < MAX_TRIED && is_table(word) && self.has_room(at) {
             words.push((at, word));
@@ -49,7 +49,7 @@ impl Place<'_> {
         proven_roots(watcher, found, is_proven)
     }
 
-    /// Return whether a root that has a word at `at` for some address in `anonymous` would lie in the data.
+    /// Return whether a root that contains the word at `at`, for some address in `anonymous`, would fit into the data.
     fn has_room(&self, at: u64) -> bool {
         let (start, end) = self.data;
         let upper = |address: u64| address >> self.shift;
@@ -61,8 +61,8 @@ impl Place<'_> {
     }
 }
 
-/// Return the roots in `named` that are proven, ascending. If there are too many, only those named by the most words
-/// are tried.
+/// Return those roots in `named` that `is_proven` accepts, ascending. If there are too many, only the ones named by the
+/// most words are tried.
 fn proven_roots(
     watcher: &dyn Watcher,
     mut named: Vec<u64>,

@@ -7,7 +7,7 @@ use crate::bits::{self, Bits};
 use gdbheap_access::error::{Error, Result};
 use gdbheap_access::memory::space::Space;
 
-/// `count` blocks without gaps, at every `stride` bytes from `start` on.
+/// `count` blocks of `stride` bytes, without gaps, from `start` on.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     pub start: u64,
@@ -25,11 +25,11 @@ impl Run {
     }
 }
 
-/// The most bytes that are read at once, and of one block.
+/// The most bytes that are read at once, and the most that are read of one block.
 const WINDOW: u64 = 256 << 10;
 
-/// Show each used block of a run as its number there and its first bytes; unreadable bytes are zeros. Return the number
-/// of unreadable bytes. `used` has one bit for each block; `bytes` is a scratch buffer.
+/// Show each used block of a run as its number in the run and its first bytes; unreadable bytes are zeros. Return the
+/// number of unreadable bytes. `used` has one bit for each block; `bytes` is a scratch buffer.
 pub(crate) fn show_equal(
     space: &Space,
     run: &Run,
@@ -64,12 +64,12 @@ pub struct Runs {
     numbers: u64,
 }
 
-/// The farthest place in a block, in bytes, at which an object may begin.
+/// The largest offset in a block, in bytes, at which an object may begin.
 const OBJECT_AT: u64 = 80;
 
 impl Runs {
-    /// Make a store of runs, each with a bit for each used block. Fails for runs that overlap and for too many blocks
-    /// to number.
+    /// Make a store of runs, given with one bit for each used block. Fails for runs that overlap and for too many
+    /// blocks to number.
     pub fn new(mut runs: Vec<(Run, Vec<u64>)>) -> Result<Runs> {
         runs.sort_unstable_by_key(|(run, _)| run.start);
         let fits = |run: &Run| {
@@ -155,8 +155,8 @@ impl Runs {
         }
     }
 
-    /// Append [start, end) of some of a run's blocks, one bit for each, to ascending ranges. Adjacent blocks are
-    /// joined.
+    /// Append the ranges [start, end) of a run's blocks that are set in `words` to ascending ranges. Adjacent blocks
+    /// are joined.
     pub(crate) fn add_ranges(&self, place: usize, words: &[u64], found: &mut Vec<(u64, u64)>) {
         let run = &self.runs[place];
         for number in bits::members(words) {

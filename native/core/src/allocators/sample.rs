@@ -20,8 +20,8 @@ pub(crate) struct Block<'a> {
     pub(crate) weight: f64,
 }
 
-/// Show a sample of used blocks: at most `most` groups of each size, or a sample of malloc's chunks of each size. The
-/// first store that has either is used.
+/// Show a sample of the used blocks of the first store that keeps groups of equal blocks or malloc's chunks. From
+/// groups, at most `most` of each block size are shown; of chunks, a sample of each size.
 pub(crate) fn visit_sample(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -68,7 +68,8 @@ fn visit_chunks(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, mut visit
     Ok(())
 }
 
-/// A sample of offered blocks: one in a power of two, spread over all of them, but not evenly.
+/// A sample of the offered blocks. One in 2 to the power of `thinned` is kept, spread over all of them but not at even
+/// distances.
 #[derive(Default)]
 struct Sample {
     kept: Vec<(u64, u64)>,

@@ -64,8 +64,8 @@ impl Store {
         }
     }
 
-    /// Return the used block that holds `address`. In a store whose used blocks only a walk finds, the block may be
-    /// free.
+    /// Return the used block that holds `address`. If only a walk finds out which blocks of the store are used, the
+    /// block may be free.
     #[inline(always)]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         match self {
@@ -80,8 +80,8 @@ impl Store {
         }
     }
 
-    /// Return the number of the block whose user address is `address`. None if there is none, and also if this takes as
-    /// long as finding the block.
+    /// Return the number of the block whose user address is `address`. Return None if there is no such block, and also
+    /// if the store would have to find the block for this.
     #[inline(always)]
     pub(crate) fn number_from(&self, address: u64) -> Option<u64> {
         match self {
@@ -153,8 +153,8 @@ impl Store {
         }
     }
 
-    /// Show the sizes of the used blocks as `(size, count)`, ascending by number. `count` returns how many used blocks
-    /// have numbers in [from, to).
+    /// Show the sizes of the used blocks as `(size, count)`, in the order of the blocks' numbers. `count` returns how
+    /// many used blocks have numbers in [from, to).
     pub(crate) fn show_sizes(&self, count: impl Fn(u64, u64) -> u64, mut show: impl FnMut(u64, u64)) {
         match self {
             Store::Pools(pools) => pools.groups().for_each(|(_, group)| {
@@ -180,8 +180,8 @@ impl Store {
         }
     }
 
-    /// Show, in order, all parts of what begins at `start` (a region, an arena, a segment, a run). Return its end, or
-    /// None if nothing begins there.
+    /// Show, in order, all parts of the region, arena, segment or run that begins at `start`. Return its end, or None
+    /// if none begins there.
     pub(crate) fn show_parts(&self, space: &Space, start: u64, show: impl FnMut(u64, u64, Part)) -> Option<u64> {
         match self {
             Store::Pools(pools) => {
@@ -217,7 +217,7 @@ impl Store {
         !matches!(self, Store::Pools(_) | Store::Mapped(_))
     }
 
-    /// Return whether a used block of at least `least` bytes has `address` where an object may begin in it.
+    /// Return whether `address` lies where an object may begin in a used block of at least `least` bytes.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
         match self {
             Store::Pools(_) | Store::Mapped(_) => false,
@@ -232,7 +232,7 @@ impl Store {
 
     /// Return whether a request for `bytes` bytes may have got a block with `usable` bytes.
     pub(crate) fn may_be_given(&self, usable: u64, bytes: u64, page: u64) -> bool {
-        // At most the step between two sizes of the other allocators.
+        // Other allocators add at most the step between two block sizes.
         let added = match self {
             Store::Chunks(_) => return crate::allocators::glibc::chunks::may_be_given(usable, bytes),
             Store::Mapped(_) => page,
@@ -243,8 +243,8 @@ impl Store {
         bytes <= usable && usable - bytes < added + LEAST_STEP
     }
 
-    /// Return the least and the most bytes that a request may have had which got a block with `usable` bytes. With
-    /// `with_rest`, the block may also contain a remainder that was too small for a block of its own.
+    /// Return the fewest and the most bytes of a request for which the store may have given a block with `usable`
+    /// bytes. With `with_rest`, the block may also contain a remainder that was too small for a block of its own.
     pub(crate) fn requests(&self, usable: u64, page: u64, with_rest: bool) -> (u64, u64) {
         use crate::allocators::glibc::chunks::{GRAIN, SMALLEST};
         let step = match self {
@@ -264,13 +264,13 @@ impl Store {
         matches!(self, Store::Claimed(claimed) if claimed.closed)
     }
 
-    /// Return whether blocks lie between headers without gaps, so that each header gives a size.
+    /// Return whether the store's blocks lie between headers, without gaps, so that each header gives a size.
     pub(crate) fn has_slots(&self) -> bool {
         matches!(self, Store::Chunks(_))
     }
 
-    /// Return the user address and the size of the block that contains `address`, by the block headers, used or not.
-    /// None for allocators without headers between blocks.
+    /// Return the user address and the size of the block that contains `address`, used or free, according to the block
+    /// headers. None for allocators without headers between blocks.
     pub(crate) fn slot_at(&self, address: u64) -> Option<(u64, u64)> {
         match self {
             Store::Chunks(chunks) => chunks.slot_at(address),
@@ -286,8 +286,8 @@ impl Store {
         }
     }
 
-    /// Return the bytes [start, end) that are freed with a block whose own bytes are `bytes`: a mapping is freed as a
-    /// whole.
+    /// Return the range [start, end) that is freed when the block is freed: its whole mapping or slot, else its own
+    /// `bytes`.
     pub(crate) fn own_bytes(&self, number: u64, bytes: (u64, u64)) -> (u64, u64) {
         match self {
             Store::Mapped(mapped) => mapped.chunks[number as usize],

@@ -28,7 +28,7 @@ const WINDOW: u64 = 256 << 10;
 /// A part of the heaps that one worker walks: everything in the store's part (a region of chunks) that begins in [from,
 /// to).
 pub(crate) struct Job {
-    /// The lowest place that a block of this job can have.
+    /// The smallest identity that a block of this job can have.
     pub(crate) first: Place,
     part: usize,
     from: u64,
@@ -126,12 +126,12 @@ impl Heaps<'_> {
 
 /// A visitor of the used blocks that may hold an object.
 pub(crate) trait Visitor {
-    /// Whether to visit all used blocks, including those that cannot hold an object. HEAD is the most bytes shown of
-    /// each.
+    /// ALL: whether to visit all used blocks, including those that cannot hold an object. HEAD: the most bytes that are
+    /// shown of each block.
     const ALL: bool = false;
     const HEAD: usize = HEAD_BYTES;
 
-    /// Return whether a block between headers of this size should be read.
+    /// Return whether the block between two headers should be read, given its size.
     #[inline(always)]
     fn wants(&self, _size: u64) -> bool {
         true
@@ -155,8 +155,8 @@ pub(crate) trait Visitor {
     #[inline(always)]
     fn unread(&mut self, _bytes: u64) {}
 
-    /// Called after all blocks of a group were visited. They have `size` bytes and are numbered from `first`; only bits
-    /// of its blocks are valid.
+    /// Called after all blocks of a group were visited. They have `size` bytes and are numbered from `first`. `used`
+    /// and `objects` are valid only for the numbers of this group's blocks.
     #[inline(always)]
     fn group(&mut self, _first: Place, _size: u64, _used: &GroupBits, _objects: &GroupBits) {}
 }
@@ -388,7 +388,7 @@ fn show_pool(pools: &Pools, first: Place, pool: &Pool, bytes: &[u8], visitor: &m
     visitor.group(first, size, &used, &objects);
 }
 
-/// Queries about the chunks of malloc's arenas alone.
+/// Queries that concern only the chunks of malloc's arenas.
 impl Heaps<'_> {
     /// Return jobs that visit the used chunks of the wanted regions.
     pub(crate) fn chunk_jobs(&self, wanted: &Wanted) -> Jobs {
@@ -400,7 +400,7 @@ impl Heaps<'_> {
         jobs
     }
 
-    /// Return a used block as a row of the list of chunks; None if it is not a chunk of an arena.
+    /// Return a used block as a row of the list of chunks; None if the block is not a chunk of an arena.
     pub(crate) fn listed(&self, block: &Block) -> Option<Listed> {
         let Store::Chunks(chunks) = self.store_of(block.place) else { return None };
         let arena = chunks.region_of_number(block.place.number).stretch.arena;

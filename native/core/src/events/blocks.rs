@@ -2,13 +2,14 @@
 
 use super::room::{AddressTable, Room, Table};
 
-/// The number of tables. While a table grows, its old and its new entries are both in memory: of many tables, one is a
-/// small part of all memory.
+/// The number of tables. While a table grows, its old and its new entries are both in memory; with many tables this
+/// extra memory is a small part of the total.
 const TABLES: usize = 32;
 
 pub(super) struct Blocks<'a, V>([AddressTable<'a, V>; TABLES]);
 
-/// Return the table of an address, by other bits than those by which a table finds its entry.
+/// Return the index of the table for an address. It depends on other bits of the address than the place of the entry in
+/// its table.
 #[inline(always)]
 fn table_of(address: u64) -> usize {
     ((address >> 4) ^ (address >> 11) ^ (address >> 20)) as usize % TABLES
@@ -19,7 +20,7 @@ impl<'a, V> Blocks<'a, V> {
         Blocks(std::array::from_fn(|_| Table::new(room)))
     }
 
-    /// Insert a block and return the previous one at this address. Without room nothing is inserted.
+    /// Insert a block and return the previous one at this address. If the `Room` is used up, nothing is inserted.
     #[inline(always)]
     pub(super) fn insert(&mut self, address: u64, block: V) -> Option<V> {
         self.0[table_of(address)].insert(address, block)

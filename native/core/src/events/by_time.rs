@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Events that are read between two checks for cancellation: those of a few stages.
 const UNWATCHED: u64 = 1 << 20;
 
-/// A stage that was read up to some place.
+/// A stage that is being read.
 struct Open<'a> {
     stage: Vec<u8>,
     /// The claim for the stage's memory.
@@ -63,7 +63,8 @@ struct Course<'a, V> {
     open: Vec<Option<Open<'a>>>,
     /// The time of each stage's next call.
     order: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Calls of realloc in progress: the old block that each frees, and the index of its stage.
+    /// Calls of realloc in progress: the address of the old block that the call frees, and the index of the call's
+    /// stage.
     moving: HashMap<u64, usize>,
     thread: u32,
     is_whole: bool,
@@ -84,7 +85,8 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
         self.order.push(Reverse((tick, place)));
     }
 
-    /// Show an event that was read from the stage with this index.
+    /// Pass an event of the stage with this index to `visit`, after a switch to the event's thread if that is another
+    /// one.
     fn show(&mut self, place: usize, event: Event) {
         let Some(stage) = &self.open[place] else { return };
         let (thread, content) = (stage.thread, stage.stage.get(stage.content.clone()).unwrap_or_default());
@@ -97,7 +99,8 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
         self.is_wanted = self.is_wanted && (self.visit)(event, content);
     }
 
-    /// Show a stage's events up to this time. Return the time of its next call, or None at the end.
+    /// Pass the events of a stage to `visit`, up to this time. Return the time of the stage's next call; None at its
+    /// end.
     fn follow(&mut self, place: usize, until: u64) -> Option<u64> {
         while self.is_wanted {
             let stage = self.open[place].as_mut()?;
@@ -113,7 +116,7 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
                     return Some(ticks);
                 }
                 Event::Tick { .. } => {
-                    // Two times are the beginning and the end of one call.
+                    // Two times in a row are the beginning and the end of one call.
                     let end = stage.read()?;
                     let Event::Tick { ticks } = end else {
                         stage.next = Some(end);
@@ -140,7 +143,8 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
         None
     }
 
-    /// Show a pending realloc first whose old block is being given to another call.
+    /// If `block` is the old block of a realloc in progress, show that realloc first: another call now gets its
+    /// address.
     fn make_room(&mut self, block: u64) {
         if self.moving.is_empty() {
             return;
@@ -153,8 +157,9 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
     }
 }
 
-/// Show the events of stages as long as `visit` wants more. `ticks`: the times of their first calls. `unpack` returns a
-/// stage, None if it is damaged. `attend` fails if the work is to stop. Return whether all stages were whole.
+/// Call `visit` for the events of all stages, in the order of their times, as long as it returns true. `ticks`: the
+/// time of each stage's first call. `unpack` returns the stage with a number; None if it is damaged. `attend` fails if
+/// the work is to stop. Return whether all stages were whole.
 pub(super) fn show(
     ticks: &[u64],
     room: &Room,

@@ -1,4 +1,5 @@
-//! A log keeps each stage as a separately compressed frame.
+//! Read and write the frames of a log. A stage is a buffer of recorded events; a log keeps each stage as a separately
+//! compressed frame.
 
 use super::by_time;
 use super::room::Room;
@@ -39,7 +40,8 @@ pub fn first_tick(stage: &[u8]) -> u64 {
     0
 }
 
-/// Compress a stage as a frame, without what follows its last event: zero bytes, or events of an earlier stage.
+/// Compress a stage as a frame. Bytes after its last event (zeros, or events of an earlier stage in the same buffer)
+/// are left out.
 pub fn pack(stage: &[u8]) -> Result<Vec<u8>> {
     let mut reader = Reader::new(stage);
     let mut rest = stage.len();
@@ -49,7 +51,8 @@ pub fn pack(stage: &[u8]) -> Result<Vec<u8>> {
     zstd::bulk::compress(&stage[..stage.len() - rest], LEVEL).map_err(|_| Error::Memory("no room to compress a stage"))
 }
 
-/// Return the calls that still wait in a recorder's header, as a stage; empty if there are none.
+/// Return the calls that still wait in a recorder's header (`bytes`) to be written, as a stage; empty if there are
+/// none.
 pub fn waiting_stage(bytes: &[u8]) -> Vec<u8> {
     let word = |at: usize| u64_at(bytes, at);
     let count = word(header::word::WAITING * 8).min(header::MAX_WAITING as u64) as usize;
@@ -69,7 +72,7 @@ pub fn waiting_stage(bytes: &[u8]) -> Vec<u8> {
     stage
 }
 
-/// The stages of one process. `room`: the memory that may be taken for what they claim.
+/// The stages of one process in a log. `room`: the memory that tables made from them may take.
 pub struct Stages<'a> {
     pub file: &'a File,
     pub frames: &'a [Frame],
@@ -80,13 +83,13 @@ pub struct Stages<'a> {
 const AHEAD: usize = 3;
 
 impl Stages<'_> {
-    /// Show every event, until the end or until a stage is damaged. Return whether all were whole. Another thread reads
-    /// and unpacks the next stages; the watcher is told how many bytes of the log were shown.
+    /// Call `visit` for every event, until the end or until a stage is damaged. Return whether all stages were whole.
+    /// Another thread reads and unpacks the next stages; the watcher is told how many bytes of the log were shown.
     pub fn show(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event)) -> Result<bool> {
         self.show_all(watcher, |event, _content| visit(event))
     }
 
-    /// Show the same, with the contents of stacks, code objects and loaded objects.
+    /// Do the same as `show`, but pass the content of an event too: that of a stack, a code object or a loaded object.
     pub fn show_all(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event, &[u8])) -> Result<bool> {
         self.show_while(watcher, |event, content| {
             visit(event, content);
@@ -94,7 +97,7 @@ impl Stages<'_> {
         })
     }
 
-    /// Show the same, as long as `visit` returns true.
+    /// Do the same as `show_all`, as long as `visit` returns true.
     pub fn show_while(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event, &[u8]) -> bool) -> Result<bool> {
         if self.frames.iter().any(|frame| frame.tick != 0) {
             return self.show_by_time(watcher, visit);
@@ -146,7 +149,7 @@ impl Stages<'_> {
         self.frames.iter().map(|frame| frame.size).sum()
     }
 
-    /// Send each stage, None for a damaged one, until the listener is gone.
+    /// Send all stages to the listener, until it is gone. A damaged stage is sent as None, and ends the work.
     fn unpack_all(&self, listener: &SyncSender<Result<Option<Unpacked>>>) {
         let mut packed = Vec::new();
         for frame in self.frames {

@@ -1,12 +1,12 @@
-//! The program's own mappings: which part of which mapping lies at which address.
+//! Follow the program's own mappings: which part of which mapping lies at which address.
 
 use super::room::{Claim, List, Room};
 use gdbheap_access::machine::SMALLEST_PAGE;
 use gdbheap_plan::other;
 use std::collections::BTreeMap;
 
-/// A change as a plan records it: for a new mapping its place, size and protection; for an unmapping its place, the
-/// offset and the size.
+/// A change as a plan records it. `place`: the number of the mapping in the plan. For a new mapping, `first` is its
+/// size and `second` its protection; for an unmapping, they are the offset and the size of the part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) kind: u64,
@@ -26,11 +26,11 @@ struct Piece {
 /// Bytes of a piece in the tree and in the list of removed pieces.
 const PIECE: u64 = 160;
 
-/// Private anonymous mappings; others are not repeated.
+/// The private anonymous mappings; a replayer does not repeat others.
 pub(super) struct Mappings<'a> {
     pieces: BTreeMap<u64, Piece>,
     claim: Claim<'a>,
-    /// The number of pieces of each place, and the places without any.
+    /// The number of pieces of each place, and (`free`) the places without any.
     counts: List<'a, u64>,
     free: List<'a, u64>,
 }
@@ -48,7 +48,7 @@ impl<'a> Mappings<'a> {
     }
 
     pub(super) fn add(&mut self, address: u64, size: u64, protection: u32, flags: u32) -> Vec<Part> {
-        // MAP_FIXED replaces what was there.
+        // MAP_FIXED replaces mappings at this address.
         let mut parts = self.remove(address, size);
         let wanted = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let Some(end) = address.checked_add(size).filter(|end| *end > address) else { return parts };
@@ -93,7 +93,7 @@ impl<'a> Mappings<'a> {
         Some(Part { kind: other::MUNMAP, place: piece.place, first: from - piece.origin, second: to - from })
     }
 
-    /// Apply mremap: unmap the old range, and map as many bytes as there are now.
+    /// Apply mremap: unmap the old range, and map `size` bytes at `address`.
     pub(super) fn replace(&mut self, old: u64, old_size: u64, address: u64, size: u64) -> Vec<Part> {
         let mut parts = self.remove(old, old_size);
         if !parts.is_empty() {

@@ -24,8 +24,8 @@ const PIECE: usize = 1 << 20;
 /// returned NULL for a size above 0. `unseen`: blocks whose release is missing in the log. Bytes are requested sizes.
 /// `peak_*`: the first moment when the most bytes were in use. `main_ended`: the first thread ended before the process,
 /// which cannot be replayed. `mappings`: the program's own mappings that are replayed. `bytes`: the plan's size.
-/// `inherited`: how many of the calls the parents made before they forked. `python`: calls of Python's own allocator,
-/// which a plan leaves out.
+/// `whole`: whether no part of the log was damaged. `inherited`: how many of the calls were made by parents before they
+/// forked. `python`: calls of Python's own allocator, which a plan leaves out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub calls: u64,
@@ -60,7 +60,7 @@ pub struct PlanFile<'a> {
     pub most: u64,
 }
 
-/// Steps that are waiting to be written to the file, if there is one.
+/// Writes the steps of a plan to the file, if there is one. `waiting`: steps that are not written yet.
 struct Out<'a> {
     file: Option<PlanFile<'a>>,
     room: &'a Room,
@@ -92,7 +92,7 @@ impl Out<'_> {
     fn write(&mut self) {
         if self.failure.is_none() {
             self.failure = self.write_at(&self.waiting, HEADER as u64 + self.written).err();
-            // Stop reading: the rest could not be written either.
+            // Stop reading events: further steps could not be written either.
             if self.failure.is_some() {
                 self.room.exceed();
             }
@@ -115,13 +115,13 @@ impl Out<'_> {
 struct Thread {
     index: u64,
     has_ended: bool,
-    /// The index of the step that shall end the thread, which follows its last event.
+    /// The index of the step, reserved after the thread's last event, that will end the thread.
     end: Option<u64>,
 }
 
 /// Write the plan of a process's calls into an empty file; without a file only compute what it would contain.
-/// `mappings`: repeat the program's own mappings too. `parents`: the eldest first. What they did before they forked is
-/// part of the plan, if their logs have the forks.
+/// `mappings`: repeat the program's own mappings too. `parents`: the processes from which this one was forked, the
+/// eldest first. Their calls before the fork are part of the plan, if their logs contain the fork.
 pub fn plan(
     watcher: &dyn Watcher,
     parents: &[Parent<'_>],
@@ -141,25 +141,26 @@ pub fn plan(
     planner.finish(whole)
 }
 
-/// Make a plan from events, in their order.
+/// Makes a plan from events, in their order.
 struct Planner<'a> {
     out: Out<'a>,
     plan: Plan,
     places: Blocks<'a, u64>,
     free_places: List<'a, u64>,
-    /// Requested bytes, by place.
+    /// The requested bytes of the block at each place.
     sizes: List<'a, u64>,
     threads: AddressTable<'a, Thread>,
-    /// Threads that a forked child does not have, and whose end was already recorded.
+    /// Threads that a forked child does not have, and whose end the plan has already.
     gone: List<'a, Thread>,
     python: PythonBlocks<'a>,
-    /// The log's number of the thread whose events follow, and the index of the thread whose calls the plan contains at
-    /// this point.
+    /// The log's number of the thread whose events follow, and (`planned`) of the thread whose calls the plan contains
+    /// at this point.
     current: u64,
     planned: Option<u64>,
     has_called_since_end: bool,
     mappings: Option<Mappings<'a>>,
-    /// The lowest block: the break's heap lies below all mappings, and its first page gets a block sooner or later.
+    /// The lowest address of a block. The heap at the program break lies below all mappings, and its first page gets a
+    /// block sooner or later.
     lowest: u64,
 }
 
@@ -182,7 +183,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Add all that a parent did until it forked. Return whether its log has the fork.
+    /// Add the events of a parent's log up to the fork. Return whether the log contains the fork.
     fn inherit(&mut self, watcher: &dyn Watcher, parent: &Parent<'_>) -> Result<bool> {
         let mut is_there = false;
         let shown = parent.stages.show_while(watcher, |event, _| {
@@ -197,13 +198,13 @@ impl<'a> Planner<'a> {
         Ok(is_there)
     }
 
-    /// Return the result of showing events, or the file system's error from before.
+    /// Return the result of showing events. If the file system failed earlier, return that error instead.
     fn unless_failed(&mut self, shown: Result<bool>) -> Result<bool> {
         self.out.failure.take().map_or(shown, |failure| Err(Error::Io(failure)))
     }
 
-    /// Continue as the child of a fork. It has only the forking thread, as number 1; the memory of the other threads
-    /// remains.
+    /// Continue as the child of a fork. It has only the thread that forked, now as number 1. The blocks of the other
+    /// threads remain.
     fn become_child(&mut self) {
         self.leave_room();
         let was_planned = self.planned == Some(self.current);
@@ -287,7 +288,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Return a thread; None if there is no room for one more.
+    /// Return the thread with this number, which is added if it is new; None if there is no room for one more.
     fn thread(&mut self, number: u64) -> Option<&mut Thread> {
         let next = &mut self.plan.threads;
         self.threads.get_or_insert(number, || {
@@ -296,8 +297,8 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Switch to a thread. Its last calls may come after its end, in several pieces: each piece reserves a step that
-    /// can end it.
+    /// Switch to a thread. The last calls of a thread may follow its end in the log, in several runs. Each run reserves
+    /// a step after it that can end the thread.
     fn switch(&mut self, number: u64) {
         self.leave_room();
         self.current = number;
@@ -351,7 +352,7 @@ impl<'a> Planner<'a> {
         self.out.step(kind, place, size);
     }
 
-    /// Give a block a place; None if there is no room for one more.
+    /// Give the block at `address` a place in the table, and return the place; None if there is no room for one more.
     #[inline(always)]
     fn take_place(&mut self, address: u64, size: u64) -> Option<u64> {
         let place = match self.free_places.pop() {
@@ -451,8 +452,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Write the rest of the plan and its header. `whole`: whether the log was whole. Fails with the file system's
-    /// error.
+    /// Write the remaining steps and the header of the plan. `whole`: whether the log was whole. Fails with the file
+    /// system's error, or if there are more threads than a plan can have.
     fn finish(mut self, whole: bool) -> Result<Plan> {
         self.leave_room();
         self.out.write();
@@ -626,7 +627,7 @@ mod tests {
         }
     }
 
-    /// A child continues with the thread that forked, whichever it was among its parent's, and with its parent's
+    /// A child continues with the thread that forked, whichever of the parent's threads that was, and with the parent's
     /// blocks.
     #[test]
     fn a_child_goes_on_where_its_parent_forked() {

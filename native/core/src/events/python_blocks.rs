@@ -1,11 +1,11 @@
-//! Requests to Python's own allocator.
+//! Count the requests to Python's own allocator.
 
 use super::room::{AddressTable, Room, Table};
 use gdbheap_calls::Event;
 
-/// Calls of Python's allocator (malloc, calloc, realloc and free of objects and of its other memory), and what they
-/// have in use: requested bytes, at the end and at the peak. `unknown`: blocks that were freed or resized but not seen
-/// allocated.
+/// Calls of Python's own allocator: malloc, calloc, realloc and free, of objects and of other memory. `live_blocks`,
+/// `live_bytes`: the blocks in use at the end, and the bytes requested for them; `peak_bytes`: the most such bytes at
+/// any time. `unknown`: blocks that were freed or resized but not seen allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PythonCalls {
     pub calls: u64,
@@ -25,7 +25,7 @@ impl<'a> PythonBlocks<'a> {
         PythonBlocks { calls: PythonCalls::default(), sizes: Table::new(room) }
     }
 
-    /// Add the next event of a log; events other than Python's change nothing.
+    /// Count the next event of a log. Events that are no calls of Python's allocator change nothing.
     pub(super) fn add(&mut self, event: Event) {
         match event {
             Event::PythonMalloc { size, result } | Event::PythonCalloc { size, result } => self.allocate(result, size),

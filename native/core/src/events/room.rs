@@ -1,8 +1,7 @@
 //! A limit for the memory of the tables made from a log: forty bytes of a log can claim megabytes.
 //!
-//! A table asks before it grows, which is rare; other calls do not ask, so the hot loops stay as fast as without a
-//! limit. A table that is refused room lacks entries. `Room::check` reports this after each stage, and then there is no
-//! answer.
+//! A table asks for room only before it grows, which is rare, so the hot loops stay as fast as without a limit. A table
+//! that is refused room lacks entries. `Room::check` reports this after each stage, and then there is no answer.
 
 use crate::by_address::ByAddress;
 use gdbheap_access::error::{Error, Result};
@@ -48,7 +47,7 @@ impl Room {
     }
 }
 
-/// A taken part of the room, which is returned on drop.
+/// A part of the room that was taken. It is returned when the claim is dropped.
 pub(super) struct Claim<'a> {
     room: &'a Room,
     bytes: u64,
@@ -72,7 +71,8 @@ impl<'a> Claim<'a> {
         self.bytes -= bytes;
     }
 
-    /// Move content of at most `wanted` bytes to new memory. `make` allocates it and returns its size in bytes.
+    /// Replace the claimed memory by new memory of at most `wanted` bytes. `make` allocates it and returns its size in
+    /// bytes. Return whether that succeeded.
     fn renew(&mut self, wanted: u64, make: impl FnOnce() -> Option<u64>) -> bool {
         let before = self.bytes;
         // The old and the new memory exist at once.
@@ -162,7 +162,7 @@ impl<'a, M: Default> Table<'a, M> {
 }
 
 impl<K: Eq + Hash, V, S: BuildHasher> Table<'_, HashMap<K, V, S>> {
-    /// Insert a value and return the previous one. Without room nothing is inserted.
+    /// Insert a value and return the previous one. If there is no room, nothing is inserted.
     #[inline(always)]
     pub(super) fn insert(&mut self, key: K, value: V) -> Option<V> {
         if self.map.len() < self.map.capacity() || self.grow() {
@@ -214,8 +214,8 @@ impl<M> Deref for Table<'_, M> {
     }
 }
 
-/// Return the bytes of a Rust hash table: a power of two of slots, of which an eighth stays free, with one more byte
-/// for each.
+/// Return the bytes of a Rust hash table for `capacity` entries. The number of its slots is a power of two, an eighth
+/// of them stays free, and each slot has one byte more than the entry.
 fn bytes_of<E>(capacity: usize) -> u64 {
     let places = (capacity as u64).saturating_mul(8).div_ceil(7).max(4).next_power_of_two();
     places.saturating_mul(size_of::<E>() as u64 + 1) + 16
@@ -230,7 +230,7 @@ mod tests {
         room.left.load(Ordering::Relaxed)
     }
 
-    /// A table has everything that was put in, or the room is exceeded; all room is returned.
+    /// A table has all entries that were inserted, or the room is exceeded. All room is returned at the end.
     #[test]
     fn a_table_without_room_does_not_grow() {
         for bytes in [0, 100, 1000, 50_000, 1 << 20] {
@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    /// However often blocks come and go, a table claims only what its slots take.
+    /// However often entries are inserted and removed, a table claims only the bytes that its slots take.
     #[test]
     fn what_was_removed_is_claimed_once() {
         let room = Room::new(1 << 20);

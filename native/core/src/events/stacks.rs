@@ -1,4 +1,4 @@
-//! The blocks in use after given calls, by the stacks that allocated them.
+//! Find the blocks in use after given calls, by the stacks that allocated them.
 //!
 //! Memory is proportional to the blocks in use that have a stack, and to the different stacks.
 
@@ -11,13 +11,13 @@ use gdbheap_calls::part::{flag, Content};
 use gdbheap_calls::{Damaged, Event, Reader};
 use std::collections::HashMap;
 
-/// The number for unknown: an address in no object, or a code object that is not in the log.
+/// Stands for an unknown number: that of an address in no object, or of a code object that is not in the log.
 const NOBODY: u64 = u32::MAX as u64;
 /// The most frames of a stack: twice as many as are recorded. Without a limit, a short event that repeats the frames of
 /// the one before would cost much.
 const MAX_FRAMES: u64 = 1024;
-/// Bytes that are claimed for a stack (STACK), for what stacks share such as a frame, a code object or a loaded object
-/// (NAMED), and for each byte of its texts (TEXT), here and in the answer made of them.
+/// Bytes of room that are claimed: STACK for a stack; NAMED for a frame, a code object or a loaded object, which stacks
+/// may share; TEXT for each byte of the texts of such an object. They cover the memory here and in the answer.
 const STACK: u64 = 2 << 10;
 const NAMED: u64 = 1 << 10;
 const TEXT: u64 = 8;
@@ -56,8 +56,9 @@ pub struct CallStack {
     pub is_python: bool,
 }
 
-/// What a stack represents: bytes and blocks in use, and everything that it had allocated. Each is an estimate: the
-/// value of each block with a stack, divided by the probability that such a block has one.
+/// What a stack represents: bytes and blocks in use, and all that it ever allocated. Each figure is an estimate: the
+/// sum over the blocks recorded with this stack, each divided by the probability that a block of its size is recorded
+/// with a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Share {
     pub stack: u32,
@@ -67,7 +68,8 @@ pub struct Share {
     pub allocated_blocks: f64,
 }
 
-/// The state after `call`: the shares of the stacks, and the numbers of sampled calls and blocks behind them.
+/// The state after `call`: the share of each stack, and the numbers of sampled calls and of sampled blocks in use from
+/// which these are estimated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StackMoment {
     pub call: u64,
@@ -107,10 +109,10 @@ pub struct LiveStacks {
     pub whole: bool,
 }
 
-/// Return what was in use after each of the calls `moments` (numbered from 1, ascending; a number beyond the last is
-/// the end). `mean`: the average number of bytes between two recorded stacks. `rest`: stages that are not in the log
-/// yet. `wanted`: addresses whose blocks are looked for at the end. `asked`: calls, ascending, whose stacks are looked
-/// for.
+/// Return the blocks in use after each of the calls `moments`, by stack. These calls are numbered from 1 and ascend; a
+/// number beyond the last call means the end. `mean`: the average number of bytes between two recorded stacks. `rest`:
+/// stages that are not in the log yet. `wanted`: addresses whose blocks are looked for at the end. `asked`: calls,
+/// ascending, whose stacks are looked for.
 pub fn live_stacks(
     watcher: &dyn Watcher,
     stages: &Stages<'_>,
@@ -146,7 +148,7 @@ struct Block {
 }
 
 struct Following<'a> {
-    /// The claim for what is found.
+    /// The room that is claimed for stacks and objects.
     claim: Claim<'a>,
     mean: u64,
     moments: &'a [u64],
@@ -157,12 +159,12 @@ struct Following<'a> {
     live: AddressTable<'a, Block>,
     shares: Vec<Share>,
     sampled: u64,
-    /// The thread whose events follow, its last stack, and those of other threads.
+    /// The thread whose events follow, its state, and (`others`) the states of the other threads.
     thread: u32,
     last: Last,
     others: AddressTable<'a, Last>,
-    /// What is loaded now, by its start, as ranges that do not overlap; and Python's code objects by their present
-    /// address.
+    /// The objects loaded now, as (start, end, number), ascending and without overlap; and (`codes`) the numbers of
+    /// Python's code objects by their present address.
     loaded: Vec<(u64, u64, u32)>,
     codes: ByAddress<u32>,
     known: HashMap<Vec<u64>, u32>,
@@ -170,7 +172,7 @@ struct Following<'a> {
     places: Addresses,
 }
 
-/// The state of a thread.
+/// The state of a thread's recorded stacks.
 #[derive(Default)]
 struct Last {
     /// The stack of its next call that allocates.
@@ -328,12 +330,12 @@ impl<'a> Following<'a> {
         Ok(())
     }
 
-    /// Take room for an object with texts.
+    /// Claim room for a code object or a loaded object, with its texts. Fails if there is none.
     fn claim_named(&mut self, content: &[u8]) -> std::result::Result<(), Damaged> {
         self.claim.take(NAMED + TEXT * content.len() as u64).then_some(()).ok_or(Damaged)
     }
 
-    /// Return the number of a stack.
+    /// Return the number of the stack in an event's content. A stack that was not met before gets the next number.
     fn stack(&mut self, content: &[u8]) -> std::result::Result<u32, Damaged> {
         let before = self.last.bytes();
         let read = self.read_stack(&mut Content(content));
@@ -359,7 +361,8 @@ impl<'a> Following<'a> {
         Ok(number)
     }
 
-    /// Read a stack: the frames that follow replace those that differ from the thread's stack before.
+    /// Read a stack. It is written as its difference from the thread's last stack: the outermost frames of that one
+    /// stay, and the frames in `content` replace the others.
     fn read_stack(&mut self, content: &mut Content) -> std::result::Result<(), Damaged> {
         let _flags = content.number()?;
         let mut last = 0u64;
@@ -378,7 +381,7 @@ impl<'a> Following<'a> {
         Ok(())
     }
 
-    /// Take room for a new stack, and for its frames that no other stack has.
+    /// Claim room for a new stack, and for those of its frames that no other stack has. Fails if there is none.
     fn claim_stack(&mut self, key: &[u64]) -> std::result::Result<(), Damaged> {
         let (natives, pythons) = key[2..].split_at(2 * key[1] as usize);
         let frames = natives.chunks_exact(2).chain(pythons.chunks_exact(3));
@@ -417,13 +420,13 @@ impl<'a> Following<'a> {
 }
 
 impl Last {
-    /// Return the bytes of its frames.
+    /// Return the bytes of memory that the frames take.
     fn bytes(&self) -> u64 {
         (self.native.capacity() * size_of::<u64>() + self.python.capacity() * size_of::<(u64, i64, bool)>()) as u64
     }
 }
 
-/// Keep only the outermost frames that a stack shares with the one before. Return how many others follow.
+/// Keep only the outermost frames that a stack shares with the stack before. Return how many new frames follow.
 fn kept_and_new<T>(content: &mut Content, frames: &mut Vec<T>) -> std::result::Result<u64, Damaged> {
     let (kept, new) = (content.number()?, content.number()?);
     if kept > frames.len() as u64 || new > MAX_FRAMES - kept.min(MAX_FRAMES) {

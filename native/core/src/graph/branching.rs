@@ -1,4 +1,5 @@
-//! Branches of the tree: the nodes right below given nodes, with everything below them.
+//! Find the largest branches below given nodes, the seeds. A branch is a child of a seed with everything below it, in
+//! the tree of shortest chains (in an incomplete graph: in the tree of dominators).
 
 use super::edges::{BUFFER, KIND};
 use super::passes::add_up;
@@ -10,33 +11,35 @@ use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
-/// A way down continues as long as one branch has at least this part of its parent's bytes.
+/// A path down continues to a child that has at least this part of its parent's bytes.
 const MOST: (u64, u64) = (4, 5);
 const MAX_WAY: usize = 32;
-/// The last step of a way has more than its first step's bytes shifted right by this.
+/// The last node of a path down has more bytes than its first node's bytes shifted right by this, because each step
+/// keeps at least the part MOST and a path has at most MAX_WAY nodes.
 const LEFT: u32 = 11;
 
-/// A node right below a labelled one whose subtree, without labelled nodes, has many bytes.
+/// A node right below a seed whose subtree has many bytes. The subtrees of other seeds do not count.
 #[derive(Clone, Debug)]
 pub struct Branch {
     pub id: u32,
     pub bytes: u64,
-    /// The nodes from this one down to the place where the bytes are divided.
+    /// The path from this node down to the node whose bytes are divided among several children.
     pub way: Vec<u32>,
 }
 
-/// The bytes of each node's subtree, without the subtrees of seeds in it.
+/// The bytes of each node's subtree, without the subtrees of the seeds below the node.
 pub struct Hanging {
     bytes: Vec<u64>,
     seeds: Bits,
-    /// Branches continue below buffers, and below `open` objects through objects of the types in `through` (the dict of
-    /// a class).
+    /// A buffer is no branch itself: its children are. The same holds for an object of a type in `through` right below
+    /// an object in `open`, such as the dict of a class.
     open: HashSet<u32>,
     through: HashSet<u64>,
 }
 
 impl Graph {
-    /// Add up the bytes of each node's subtree: each node counts for the node above it, except the `seeds`.
+    /// Add up the bytes of each node's subtree. The subtree of a seed does not count for the nodes above the seed.
+    /// `open` and `through` as in `Hanging`.
     pub fn hanging(
         &self,
         watcher: &dyn Watcher,
@@ -52,14 +55,15 @@ impl Graph {
         let mut bytes = self.sizes();
         bytes.resize(before.len(), 0);
         bytes[self.ids.first_static as usize..].fill(0);
-        // Only in a graph that is cut off may an unreached node have a node above it.
+        // Only in an incomplete graph may an unreached node have a node above it.
         let is_lost = |node: u32| self.proof.is_cut && tree.phases[node as usize] == NOT_REACHED;
         let is_apart = |node: u32| marked.get(node.into()) || is_lost(node);
         add_up(&self.downwards(watcher)?, before, &mut bytes, is_apart);
         Ok(Hanging { bytes, seeds: marked, open, through })
     }
 
-    /// Make more nodes seeds: their subtrees no longer count for the nodes above.
+    /// Make more nodes seeds, and subtract the bytes of their subtrees from all nodes above them. Unreached nodes are
+    /// skipped.
     pub fn divide(&self, watcher: &dyn Watcher, hanging: &mut Hanging, seeds: &HashSet<u32>) -> Result<()> {
         let (tree, before) = (self.tree(watcher)?, self.above(watcher)?);
         for seed in seeds {
@@ -103,8 +107,8 @@ impl Graph {
         Ok(rows)
     }
 
-    /// Return for each node the child with most of its subtree's bytes; NOBODY if no child has enough, or if no way
-    /// from a branch of `minimum` bytes can lead there.
+    /// Return for each node the child that has at least the part MOST of the node's bytes; NOBODY if there is none.
+    /// Nodes that are too small for a path down from a branch of `minimum` bytes are skipped.
     fn most(&self, before: &[u32], phases: &[u8], hanging: &Hanging, minimum: u64) -> Vec<u32> {
         let bytes = &hanging.bytes;
         let mut most = vec![NOBODY; before.len()];
@@ -119,8 +123,8 @@ impl Graph {
         most
     }
 
-    /// Return the way down the largest branches. It ends where a chain of objects of one type begins, such as a linked
-    /// list.
+    /// Return the path from a node down to its largest child, to that one's largest child, and so on. It ends before a
+    /// child of the same type as its parent, as in a linked list.
     fn way(&self, node: u32, most: &[u32]) -> Vec<u32> {
         let mut way = vec![node];
         let mut at = node;

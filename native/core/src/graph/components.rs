@@ -1,11 +1,11 @@
-//! Strongly connected components: sets of nodes of which each reaches every other.
+//! Strongly connected components: sets of nodes in which each node reaches every other one.
 
 use super::csr::{split, Edges};
 use super::tree::NOBODY;
 
-/// Return the component of each node for which `is_in`, `NOBODY` for the others, and the number of components. They are
-/// numbered so that a component is reached only from ones with higher numbers (Tarjan). `counts`: whether edges of a
-/// strength count.
+/// Return the component of each node for which `is_in` is true (`NOBODY` for other nodes), and the number of
+/// components. A component can be reached only from components with higher numbers (Tarjan). `counts` returns whether
+/// edges of a strength are followed.
 pub(crate) fn components(
     edges: &Edges,
     is_in: impl Fn(u32) -> bool,
@@ -13,7 +13,8 @@ pub(crate) fn components(
 ) -> (Vec<u32>, usize) {
     let nodes = edges.nodes();
     let (mut found, mut number) = (vec![NOBODY; nodes], 0);
-    // The time at which a node was met, from 1 on, and that of the first node it reaches.
+    // When the search met a node (1, 2, and so on; 0: not yet), and the earliest such time among the nodes that it
+    // reaches.
     let (mut met, mut low, mut next) = (vec![0u32; nodes], vec![0u32; nodes], 1);
     let (mut open, mut calls): (Vec<u32>, Vec<(u32, usize)>) = (Vec::new(), Vec::new());
     for start in (0..nodes as u32).filter(|node| is_in(*node)) {

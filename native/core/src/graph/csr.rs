@@ -1,4 +1,4 @@
-//! All edges in compressed rows: those of node n lie between the ends of rows n - 1 and n.
+//! All edges in compressed rows: the edges of node n lie between the ends of rows n - 1 and n.
 
 use gdbheap_access::error::{Error, Result};
 use gdbheap_access::memory::ahead::fetch;
@@ -8,7 +8,8 @@ use gdbheap_access::memory::own::give_back;
 const STRENGTH_SHIFT: u32 = 30;
 const TARGET: u32 = (1 << STRENGTH_SHIFT) - 1;
 
-/// The rows of consecutive nodes: the end of each in `targets`, and the node's kind.
+/// The rows of consecutive nodes, from number `first` on. `ends`: where each row ends in `targets`; `kinds`: each
+/// node's kind.
 #[derive(Default)]
 struct Rows {
     first: u32,
@@ -19,22 +20,22 @@ struct Rows {
     counts: Vec<u8>,
 }
 
-/// This many references, or more.
+/// A reference count of this number or more.
 pub(crate) const MANY: u8 = u8::MAX;
 
-/// What one worker has written: rows of consecutive nodes, several times.
+/// The rows that one worker has written, in several runs of consecutive nodes.
 #[derive(Default)]
 pub(crate) struct Written {
     rows: Rows,
     done: Vec<Rows>,
-    /// The reference count of the row's object.
+    /// The reference count of the object whose row is being written.
     pub(crate) count: u8,
     /// Bytes that were needed but could not be read.
     pub(crate) unread: u64,
 }
 
 impl Written {
-    /// Begin new rows, from this number on.
+    /// Begin a new run of rows. Its first row belongs to node `first`.
     pub(crate) fn begin(&mut self, first: u32) {
         let rows = std::mem::replace(&mut self.rows, Rows { first, ..Rows::default() });
         if !rows.ends.is_empty() {
@@ -54,7 +55,7 @@ impl Written {
         self.rows.ends.push(self.rows.targets.len() as u32);
     }
 
-    /// Continue with the row of this node. Nodes between that were not shown have no edges.
+    /// Continue with the row of node `id`. Nodes that were skipped since the last row get empty rows.
     #[inline(always)]
     pub(crate) fn go_to(&mut self, id: u32) {
         while self.rows.first as usize + self.rows.ends.len() < id as usize {
@@ -67,8 +68,8 @@ impl Written {
         self.done
     }
 
-    /// Join what all workers have written, which must be the rows of all nodes. Fails if there are too many edges to
-    /// number, or for the memory.
+    /// Join the rows that all workers have written for `nodes` nodes. Nodes without a row get no edges. Fails if there
+    /// are more than 2^32 edges, or not enough memory.
     pub(crate) fn join(written: Vec<Written>, nodes: usize) -> Result<Joined> {
         let unread = written.iter().map(|rows| rows.unread).sum();
         let parts = written.into_iter().flat_map(Written::finish).collect();
@@ -99,7 +100,8 @@ pub(crate) struct Edges {
 }
 
 impl Edges {
-    /// Join rows that together are those of all nodes. Return the kinds and the reference counts too.
+    /// Join runs of rows for `nodes` nodes. Nodes without a row get no edges. Return the nodes' kinds and reference
+    /// counts too.
     fn join(mut parts: Vec<Rows>, nodes: usize) -> Result<(Edges, Vec<u32>, Vec<u8>)> {
         parts.sort_unstable_by_key(|part| part.first);
         let all: usize = parts.iter().map(|part| part.targets.len()).sum();
@@ -124,7 +126,8 @@ impl Edges {
         Ok((edges, kinds, counts))
     }
 
-    /// Make edges of consecutive nodes, without kinds and counts. The elements of a row are made by `joint`.
+    /// Make the edges of consecutive nodes, one row for each node from number 0 on. Each element of a row is an edge
+    /// that `joint` made.
     pub(crate) fn of_rows<R: IntoIterator<Item = u32>>(rows: impl IntoIterator<Item = R>) -> Edges {
         let mut edges = Edges::default();
         for row in rows {
@@ -174,7 +177,7 @@ impl Edges {
         fetch(&self.ends, node as usize);
     }
 
-    /// Prefetch the edges of a node whose row was prefetched.
+    /// Prefetch the edges of a node. `fetch_row` must have prefetched its row before.
     #[inline(always)]
     pub(crate) fn fetch_edges(&self, node: u32) {
         fetch(&self.targets, self.row(node).0 as usize);
@@ -192,14 +195,14 @@ pub(crate) fn split(edge: u32) -> (u32, u32) {
     (edge & TARGET, edge >> STRENGTH_SHIFT)
 }
 
-/// Make an edge to a node.
+/// Combine the number of a node and a strength in one word, an edge.
 #[inline(always)]
 pub(crate) fn joint(target: u32, strength: u32) -> u32 {
     target | strength << STRENGTH_SHIFT
 }
 
-/// Put pairs of a row and a value into compressed rows, `(starts, values)`, keeping the order of the pairs in each row.
-/// The pairs are iterated twice.
+/// Put `(row, value)` pairs into compressed rows and return them as `(starts, values)`. The values of a row keep their
+/// order. Iterates the pairs twice.
 pub(crate) fn in_rows(rows: usize, pairs: impl Iterator<Item = (u32, u32)> + Clone) -> (Vec<u32>, Vec<u32>) {
     let mut starts = vec![0u32; rows + 1];
     pairs.clone().for_each(|(row, _)| starts[row as usize + 1] += 1);

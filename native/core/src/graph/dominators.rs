@@ -1,7 +1,7 @@
 //! Dominators by semi-NCA (Georgiadis 2005), without recursion, in 32-bit arrays, and the retained size of each node.
 //!
-//! A node's immediate dominator is the last other node on every path from the roots to it. A node retains itself and
-//! everything that it dominates.
+//! The immediate dominator of a node is the last node before it that is on every path from the roots to it. A node
+//! retains itself and everything that it dominates.
 
 use super::csr::{in_rows, split, Edges};
 use super::tree::{Tree, NOBODY, NOT_REACHED};
@@ -18,11 +18,11 @@ pub(crate) struct Dominators {
     pub(crate) above: Vec<u32>,
     /// The retained size of each node in bytes.
     pub(crate) retained: Vec<u64>,
-    /// The reachable nodes, each after its dominator.
+    /// The reachable nodes, each after its dominator. The first element is NOBODY, for the number above all roots.
     pub(crate) order: Vec<u32>,
 }
 
-/// The graph as the search numbers it. Number 0 is above all roots.
+/// A depth-first search, which numbers the nodes in the order in which it meets them. Number 0 stands above all roots.
 struct Search {
     order: Vec<u32>,
     numbers: Vec<u32>,
@@ -31,8 +31,8 @@ struct Search {
     taken: Bits,
 }
 
-/// A node on the path of the search: its number, the range of its edges that were not followed yet, and whether all of
-/// them count.
+/// A node on the path of the search. `next` to `end`: its edges that were not followed yet; `all`: all of them except
+/// stray ones count.
 struct Open {
     node: u32,
     number: u32,
@@ -82,7 +82,7 @@ impl Search {
         Ok(search)
     }
 
-    /// Prefetch what the search needs of the next targets of a row.
+    /// Prefetch the data of the next targets in a row, which the search is about to read.
     #[inline(always)]
     fn look_ahead(&self, place: u32, end: u32, edges: &Edges, tree: &Tree) {
         const SOON: u32 = ahead::SOON as u32;
@@ -101,7 +101,7 @@ impl Search {
         }
     }
 
-    /// Prefetch what is needed of the nodes with the next numbers.
+    /// Prefetch the data of the nodes whose numbers follow `number`.
     #[inline(always)]
     fn fetch_sources(&self, number: usize, edges: &Edges, tree: &Tree) {
         const SOON: usize = 3 * ahead::SOON;
@@ -124,10 +124,10 @@ impl Search {
         Open { node, number, next, end, all: tree.counts_all(node) }
     }
 
-    /// Return predecessors by number, `(starts, numbers)`, without the edges that the search followed, which are in
-    /// `parents`.
+    /// Return the predecessors of each node as compressed rows of numbers, `(starts, numbers)`. The edges that the
+    /// search followed are left out: their sources are in `parents`.
     fn incoming(&self, edges: &Edges, tree: &Tree, roots: &[u32]) -> (Vec<u32>, Vec<u32>) {
-        // Each number is looked up once: it is a cache miss for each edge.
+        // Collect the pairs, so that each target's number is looked up only once: each look-up is a cache miss.
         let left = roots.len() + edges.count() - edges.count().min(self.order.len() - 1);
         let mut pairs: Vec<(u32, u32)> = Vec::with_capacity(left);
         pairs.extend(roots.iter().map(|root| (self.numbers[*root as usize], 0)));
@@ -148,7 +148,7 @@ impl Search {
         in_rows(self.order.len(), pairs.iter().copied())
     }
 
-    /// Return immediate dominators, by number.
+    /// Return the number of each node's immediate dominator, by the node's number.
     fn dominators(&self, starts: &[u32], sources: &[u32], control: &Control) -> Result<Vec<u32>, Cancelled> {
         let count = self.order.len();
         let mut semi = self.parents.clone();
@@ -181,8 +181,8 @@ impl Search {
     }
 }
 
-/// Return the node with the smallest semidominator between `node` and the root of its tree among the linked nodes
-/// (numbers from `linked` on). Paths are shortened on the way.
+/// Return the node with the smallest semidominator on the path from `node` up to the root of its tree. Only nodes with
+/// numbers from `linked` on are linked into trees. Shortens the path for later calls.
 fn evaluate(
     node: u32,
     linked: u32,
@@ -213,7 +213,8 @@ fn evaluate(
     labels[node as usize]
 }
 
-/// The result of the search, by its numbers.
+/// The dominators by the numbers of the search. `order`: the node of each number; `numbers`: the number of each node;
+/// `above`: the number of each immediate dominator.
 struct Found {
     order: Vec<u32>,
     numbers: Vec<u32>,
@@ -247,8 +248,8 @@ impl Found {
     }
 }
 
-/// Return the retained size of each node, by node, if nothing else is needed. `sizes`: bytes by node. `tree` as in
-/// `Found::of`.
+/// Return the retained size of each node, by node, and drop everything else. `sizes` returns each node's own bytes. A
+/// `tree` that is passed by value is dropped early, as in `Found::of`.
 pub(crate) fn retained(
     edges: &Edges,
     tree: impl Borrow<Tree>,
@@ -260,7 +261,7 @@ pub(crate) fn retained(
 }
 
 impl Dominators {
-    /// Compute dominators and retained sizes. `sizes`: bytes by node.
+    /// Compute dominators and retained sizes. `sizes` returns each node's own bytes.
     pub(crate) fn find(
         edges: &Edges,
         tree: &Tree,
@@ -278,7 +279,7 @@ impl Dominators {
         Ok(Dominators { above, retained, order: found.order })
     }
 
-    /// Return the nodes that dominate this one, outermost first, itself last.
+    /// Return the nodes that dominate `node`, outermost first, and then `node` itself.
     pub(crate) fn chain(&self, node: u32) -> Vec<u32> {
         let mut found = Vec::new();
         let mut at = node;
@@ -307,7 +308,7 @@ mod tests {
         Edges::of_rows(plain.iter().map(|row| row.iter().copied()))
     }
 
-    /// Return what the roots reach on paths that avoid `without`.
+    /// Return the nodes that the roots reach on paths without the node `without`.
     fn reached(plain: &Plain, roots: &[u32], without: Option<u32>) -> BTreeSet<u32> {
         let mut found = BTreeSet::new();
         let mut open: Vec<u32> = roots.to_vec();

@@ -1,4 +1,5 @@
-//! Draw the graph: one walk over the blocks for the marks, and another one for the edges.
+//! Build the reference graph of a program with Python. A first walk over the blocks marks the objects' buffers, a
+//! second one finds the edges.
 
 use super::csr::{Joined, Written};
 use super::edges::{Drawer, Registry, Round, Source, DOUBTFUL, EXACT, LIKELY, STRAY};
@@ -25,21 +26,22 @@ use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::Mutex;
 
-/// Bytes outside the heaps that are shown between two checks for cancellation.
+/// Bytes outside the heaps that are read between two checks for cancellation.
 const PIECE: u64 = 16 << 20;
 
 /// Something outside the heaps that refers to objects.
 #[derive(Clone, Debug)]
 pub struct Root {
-    /// The phase in which it is followed (tree.rs).
+    /// The phase of the search in which this root is followed (tree.rs).
     pub phase: usize,
-    /// References that are known.
+    /// Addresses to which it refers.
     pub pointers: Vec<u64>,
     /// Memory whose words may be references.
     pub ranges: Vec<(u64, u64)>,
 }
 
-/// Return the addresses of static types, ascending: everything in the data of loaded objects that looks like one.
+/// Return the addresses of static types, ascending: of everything that looks like a type in the data of programs and
+/// libraries (`layout.data`).
 pub fn static_types(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: &TypeLayout) -> Result<Vec<u64>> {
     let mut types = Types::new(heaps, layout);
     let mut found = Vec::new();
@@ -62,9 +64,10 @@ pub fn static_types(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: &TypeLayout
     Ok(found)
 }
 
-/// Read all edges. `statics`: static types, ascending; `linked`: tables of the dynamic linker, ascending; `left_over`:
-/// unused parts of blocks of C code; `holders`: addresses of words that are certainly references, both ascending.
-/// `is_partial`: memory that may lead to blocks is missing.
+/// Number all used blocks and find all edges between them. Four lists are ascending: `statics`, the addresses of static
+/// types; `linked`, those of the dynamic linker's tables; `left_over`, the unused parts of blocks of C code; and
+/// `holders`, the addresses of words that are certainly references. `is_partial`: memory that may hold references is
+/// missing. Fails if a root has an invalid phase, if there are more than 2^30 blocks, or if memory runs out.
 #[allow(clippy::too_many_arguments)]
 pub fn draw_graph(
     watcher: &dyn Watcher,
@@ -129,14 +132,16 @@ pub(super) fn root_phases(roots: &[Root], first: u32) -> [Vec<u32>; PHASES] {
     phases
 }
 
-/// Return a bit for each block of the stores whose used blocks only a walk finds.
+/// Return for each store a bit for each of its blocks if only a walk finds its used blocks, else no bits. None if there
+/// is not enough memory.
 pub(super) fn walked_bits(heaps: Heaps<'_>) -> Option<Vec<SharedBits>> {
     let numbers = |store: &Store| if store.is_told_by_walk() { store.block_numbers() } else { 0 };
     heaps.stores.iter().map(|store| SharedBits::new(numbers(store))).collect()
 }
 
-/// The result of the walk over all blocks: their rows, blocks of C code whose last word is a field, blocks of syntax
-/// trees, references that may be round numbers, and objects that only pass an address on.
+/// The result of the second walk. `written`: the rows of all blocks; `fields`: blocks of C code whose last word is a
+/// field; `syntax`: blocks of syntax trees; `rounds`: references that may be round numbers; `handles`: objects that
+/// only pass on an address (`Form::is_handle`).
 struct Drawn {
     written: Vec<Written>,
     fields: HashSet<u32>,
@@ -216,7 +221,8 @@ fn outside(control: &Control, source: Source<'_>, roots: &[Root]) -> Result<Writ
     Ok(drawer.rows)
 }
 
-/// Show the readable parts of a range in pieces, and check for cancellation before each.
+/// Call `show(start, end)` for each readable part of a range, in pieces of at most PIECE bytes. Check for cancellation
+/// before each.
 pub(super) fn in_pieces(
     control: &Control,
     space: &Space,
@@ -247,7 +253,7 @@ mod tests {
 
     const START: u64 = 1 << 32;
 
-    /// A file of the size of three pieces at the beginning of 2^46 bytes, of which a core contains nothing else.
+    /// Make a core with 2^46 bytes of memory, of which the file contains only the first three pieces.
     fn space() -> Space {
         let path = std::env::temp_dir().join(format!("gdbheap-pieces-{}", std::process::id()));
         let size = 3 * PIECE - 16;

@@ -27,11 +27,12 @@ pub(crate) const LIKELY: u32 = 1;
 pub(crate) const DOUBTFUL: u32 = 2;
 pub(crate) const STRAY: u32 = 3;
 
-/// A node's kind: the number of its type plus one, or these bits.
+/// The kind of a node is the number of its type plus one, or 0 without a type. Two more bits: BUFFER for a buffer, and
+/// IDLE for a block that the interpreter keeps for reuse.
 pub(crate) const BUFFER: u32 = 1 << 31;
 pub(crate) const IDLE: u32 = 1 << 30;
 pub(crate) const KIND: u32 = IDLE - 1;
-/// In a group of blocks of C code: the number is a kind of structure, not a type's.
+/// A bit in the key of a group of C code's blocks: the number is that of a kind of structure, not of a type.
 pub(crate) const NAMED: u32 = 1 << 29;
 
 /// Return whether a node of this kind is a living object.
@@ -40,13 +41,14 @@ pub(crate) fn is_object(kind: u32) -> bool {
     kind & KIND != 0 && kind & (BUFFER | IDLE) == 0
 }
 
-/// A multiple of every distance between entries.
+/// The bytes that are read at once: a multiple of the size of every table's entries, so that none is divided.
 const WINDOW: u64 = 48 << 12;
 const WORD: u64 = 8;
 const MAX_INLINE: u64 = 256;
-/// There are fewer adjacent fields of the interpreter whose blocks have one size.
+/// The least number of adjacent words to blocks of one size that count as a free list. The interpreter's other adjacent
+/// fields are fewer, or point to living lists and dicts.
 const LEAST_LIST: usize = 8;
-/// The same, however alike the blocks are.
+/// So many adjacent words are a free list even if they all point to living lists and dicts.
 const SURE_LIST: usize = 24;
 const SPARE_HEAD: usize = 128;
 /// The offset from data to base in PyArrayObject_fields.
@@ -57,7 +59,7 @@ const NEXT_OF_ARENA: u64 = 16;
 const LIST: u64 = 1 << 25;
 const DICT: u64 = 1 << 29;
 
-/// Types by the numbers that all workers share.
+/// The numbers of types, the same for all workers.
 #[derive(Default)]
 pub(crate) struct Registry {
     numbers: HashMap<u64, u32>,
@@ -73,10 +75,10 @@ impl Registry {
     }
 }
 
-/// The first words of a block among which a table of the dynamic linker begins.
+/// A table of the dynamic linker begins among so many first words of its block.
 const LINE_WORDS: usize = 16;
 
-/// What all workers read.
+/// The input of all workers.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) space: &'a Space,
@@ -85,23 +87,24 @@ pub(crate) struct Source<'a> {
     pub(crate) layout: &'a GraphLayout,
     pub(crate) marks: &'a [u32],
     pub(crate) registry: &'a Mutex<Registry>,
-    /// Tables of the dynamic linker, which refer only to the table before; ascending.
+    /// The addresses of the dynamic linker's tables, ascending. Such a table refers only to the previous one.
     pub(crate) linked: &'a [u64],
-    /// Parts of blocks of C code without items, according to their containers, ascending.
+    /// The parts of C code's blocks that hold no items, according to the containers to which the blocks belong;
+    /// ascending.
     pub(crate) left_over: &'a [(u64, u64)],
     /// The addresses of words that are certainly references, ascending.
     pub(crate) holders: &'a [u64],
 }
 
-/// The consumer of the references that a drawer finds.
+/// Receives the references that a `Drawer` finds.
 pub(crate) trait Sink: Default {
-    /// Return the block that holds an address, as the sink knows blocks.
+    /// Return the block that contains an address. The sink decides what identifies the block.
     fn find(&self, blocks: &Blocks<'_>, pointer: u64) -> Option<Found>;
     /// Add a reference to a block.
     fn lead(&mut self, found: Found, strength: u32);
     /// Count bytes that were needed but could not be read.
     fn miss(&mut self, bytes: u64);
-    /// Set the reference count of the object, MANY if larger.
+    /// Set the reference count of the object whose references are being added; MANY if larger.
     fn counted(&mut self, count: u8);
 }
 
@@ -126,12 +129,13 @@ impl Sink for Written {
     }
 }
 
-/// 0.5, 0.75, 1.0 and 1.5 as floats are multiples of this, and so are sizes and limits.
+/// Round numbers are multiples of this: sizes, limits, and the floats 0.5, 0.75, 1.0 and 1.5.
 const ROUND: u64 = 1 << 20;
-/// If more words may be round numbers, the rest count as references.
+/// The most words that a worker notes as possible round numbers. Any further ones count as references.
 const MOST_ROUNDS: usize = 4_000;
 
-/// A reference that may be a number (rounds.rs), `offset` bytes after the start of its block.
+/// A word that may be a reference or a round number (rounds.rs). It lies `offset` bytes after the start of the block
+/// `source`.
 #[derive(Clone, Copy)]
 pub(crate) struct Round {
     pub(crate) source: u32,
@@ -139,30 +143,30 @@ pub(crate) struct Round {
     pub(crate) offset: u64,
 }
 
-/// The visitor of one worker.
+/// Finds the references in blocks: the visitor of one worker.
 pub(crate) struct Drawer<'a, S = Written> {
     source: Source<'a>,
     types: Types<'a>,
     shapes: Vec<Option<Arc<Shape>>>,
     bounds: (u64, u64),
     spans: Vec<(u64, u64)>,
-    /// The distances from the start of a block at which something may begin, a bit for each multiple of eight.
+    /// The offsets in a block at which an object may begin, one bit for each multiple of eight.
     starts: u128,
     scratch: Vec<u8>,
     pub(crate) rows: S,
     pub(crate) padding: Padding,
-    /// Blocks of C code with a reference in their last word, with their groups.
+    /// Blocks of C code whose last word is a reference: (block, its group).
     pub(crate) lasts: Vec<(u32, u32)>,
     /// Blocks of syntax trees.
     pub(crate) syntax: Vec<u32>,
     pub(crate) rounds: Vec<Round>,
-    /// Objects that only pass an address on.
+    /// Objects that only pass on an address (`Form::is_handle`).
     pub(crate) handles: Vec<u32>,
-    /// The number of the block whose row is being drawn, and its address.
+    /// The number and the address of the block whose row is being written.
     drawn: (u32, u64),
 }
 
-/// The bytes of an object, from its own address on, or of a block.
+/// The bytes of a block, or of an object from its own address on. `head`: the first of them, already read.
 #[derive(Clone, Copy)]
 struct Bytes<'a> {
     address: u64,
@@ -176,8 +180,8 @@ impl Bytes<'_> {
     }
 }
 
-/// An object to which a word points, or the keys of a dict: the size of the block, and whether the word points to the
-/// head by which the collector links the object.
+/// What a word of a possible free list points to: an object, or the keys of a dict. `size`: the size of its block;
+/// `is_head`: the word points to the head by which the collector links the object.
 #[derive(Clone, Copy)]
 struct Spare {
     size: u64,
@@ -214,7 +218,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Add a reference, wherever it points in a block.
+    /// Add a reference to the block that contains `pointer`; ignore other pointers.
     #[inline(always)]
     pub(crate) fn reference(&mut self, pointer: u64, strength: u32) {
         if pointer < self.bounds.0 || pointer >= self.bounds.1 {
@@ -225,7 +229,9 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Add a word, which is a reference if something begins where it points. Return whether it is one.
+    /// Add the reference that a word may be. If something begins where it points, the edge has this strength. If it
+    /// points elsewhere into a block, the edge is STRAY, or there is none for EXACT. Return whether something begins
+    /// there.
     #[inline(always)]
     fn word(&mut self, pointer: u64, strength: u32) -> bool {
         if strength != EXACT && strays::has_tag(pointer) {
@@ -237,7 +243,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
         let Some(found) = self.rows.find(&self.source.blocks, pointer) else { return false };
         let inside = pointer.wrapping_sub(found.address);
-        // The last word of a block is in the next block's header, to which the lists of free blocks point.
+        // The last word of a block lies in the next chunk's header, and the lists of free chunks point to headers.
         if inside > 0 && strength != EXACT && self.source.blocks.heaps.is_header(pointer) {
             if pointer > found.address {
                 self.rows.lead(found, STRAY);
@@ -254,7 +260,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         begins
     }
 
-    /// Do the same as `word` for the word at `address` in the block that is being drawn.
+    /// Do the same as `word` for the word at `address` in the block that is being read. Note it if it may be a round
+    /// number.
     #[inline(always)]
     fn word_at(&mut self, address: u64, pointer: u64, strength: u32) {
         if self.word(pointer, strength) && strength == LIKELY && pointer % ROUND == 0 && pointer < LOW {
@@ -271,7 +278,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Add a stray reference if a word without its tag is the address of a block.
+    /// Add a stray reference if the word, with its tag bits removed, is the address of a block.
     #[inline(always)]
     fn tagged(&mut self, word: u64) {
         if let Some(pointer) = strays::untagged(word, &self.spans) {
@@ -281,7 +288,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Return whether a C structure begins in the middle of a block.
+    /// Return whether a C structure begins at `pointer`, in the middle of a block.
     fn begins_inside(&self, pointer: u64) -> bool {
         let heaps = self.source.blocks.heaps;
         heaps
@@ -289,13 +296,14 @@ impl<'a, S: Sink> Drawer<'a, S> {
             .is_some_and(|block| strays::begins_inside(|at| heaps.space.word(at).ok(), &block, pointer))
     }
 
-    /// Return whether an object may begin anywhere in the block.
+    /// Return whether `pointer` is in a slab (`TypeLayout::slab`), a block of many small objects.
     fn is_in_slab(&self, pointer: u64) -> bool {
         let slot = || self.source.blocks.heaps.slot_at(pointer);
         self.types.layout.slab.is_some() && slot().is_some_and(|(_, size)| self.types.is_slab_size(size))
     }
 
-    /// Show the bytes [from, to), in pieces whose sizes are multiples of 48 except the last.
+    /// Call `show` with the bytes at the offsets [from, to), in pieces. The size of each but the last is a multiple of
+    /// 48.
     fn pieces(&mut self, bytes: Bytes<'_>, from: u64, to: u64, show: &mut dyn FnMut(&mut Self, u64, &[u8])) {
         let to = to.min(bytes.size());
         if from >= to {
@@ -322,14 +330,14 @@ impl<'a, S: Sink> Drawer<'a, S> {
         self.scratch = scratch;
     }
 
-    /// Return a word; None if it cannot be read.
+    /// Return the word at an offset; None if it cannot be read.
     #[inline(always)]
     fn field(&self, bytes: Bytes<'_>, offset: u64) -> Option<u64> {
         let known = word_at(bytes.head, offset as usize);
         known.or_else(|| self.source.space.word(bytes.address.wrapping_add(offset)).ok())
     }
 
-    /// Return a byte; None if it cannot be read.
+    /// Return the byte at an offset; None if it cannot be read.
     fn byte(&self, bytes: Bytes<'_>, offset: i64) -> Option<u8> {
         let mut read = [0];
         match bytes.head.get(usize::try_from(offset).ok()?) {
@@ -347,7 +355,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Add `count` references in a row.
+    /// Add `count` adjacent references, the first at the offset `from`.
     fn references(&mut self, bytes: Bytes<'_>, from: u64, count: u64) {
         let to = from.saturating_add(count.saturating_mul(8));
         self.pieces(bytes, from, to, &mut |drawer, _, piece| {
@@ -355,7 +363,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         });
     }
 
-    /// Add the references of a table: the `words` words at offset `first` of each of `count` entries.
+    /// Add the references of a table at the offset `from`: `words` words in each of its `count` entries. An entry has
+    /// `step` bytes, and its references begin at its byte `first`.
     fn table(&mut self, bytes: Bytes<'_>, from: u64, count: u64, step: u64, first: u64, words: u64) {
         let to = from.saturating_add(count.saturating_mul(step));
         self.pieces(bytes, from, to, &mut |drawer, _, piece| {
@@ -367,17 +376,17 @@ impl<'a, S: Sink> Drawer<'a, S> {
         });
     }
 
-    /// Add whatever a block of unknown contents refers to.
+    /// Add every word of a block of unknown contents that may be a reference.
     fn anything(&mut self, bytes: Bytes<'_>) {
         self.words(bytes, u64::MAX, (bytes.size().saturating_sub(WORD), DOUBTFUL));
     }
 
-    /// Do the same for a block of C code, and record its last word, which may lie after the requested bytes.
+    /// Add the references of a block of C code, and record its last word, which may lie after the requested bytes.
     fn structure(&mut self, id: u32, size: u64, bytes: Bytes<'_>) {
         if self.types.layout.is_syntax(bytes.address, size, bytes.head) {
             self.syntax.push(id);
-            // The arena has a list of the objects that its nodes name. The unfilled parts of its blocks hold stale
-            // words of former owners.
+            // Only the link to the next block is a reference: a PyArena lists the objects that its nodes name. The
+            // unused parts of its blocks hold stale words of former owners.
             let start = self.types.layout.outer_hook(bytes.head) as u64;
             return self.reference_at(bytes, start + NEXT_OF_ARENA, LIKELY);
         }
@@ -410,7 +419,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Add words before `to` that may be references. Words from `from` on get this `strength`.
+    /// Add the words before the offset `to` that may be references: as LIKELY, but from the offset `from` on with
+    /// `strength`.
     fn words(&mut self, bytes: Bytes<'_>, to: u64, (from, strength): (u64, u32)) {
         self.pieces(bytes, 0, to, &mut |drawer, at, piece| {
             for (index, word) in piece.chunks_exact(8).enumerate() {
@@ -421,7 +431,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         });
     }
 
-    /// Do the same for a block of which parts are unused.
+    /// Add the words of a container's block before the offset `to`: as LIKELY, but in the unused parts `left` as STRAY.
     fn container(&mut self, bytes: Bytes<'_>, to: u64, mut left: &[(u64, u64)]) {
         self.pieces(bytes, 0, to, &mut |drawer, at, piece| {
             for (word, address) in piece.chunks_exact(8).zip((bytes.address + at..).step_by(8)) {
@@ -434,7 +444,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         });
     }
 
-    /// Do the same except for stale words of free lists (3.10 and later, where the state is not static data).
+    /// Add the words before the offset `to` of a block with an interpreter's state, as LIKELY, without stale words of
+    /// free lists (3.10 and later, where the state is not static data).
     fn interpreter_state(&mut self, bytes: Bytes<'_>, to: u64) {
         self.pieces(bytes, 0, to, &mut |drawer, _, piece| {
             let left = drawer.left_over(piece);
@@ -443,9 +454,9 @@ impl<'a, S: Sink> Drawer<'a, S> {
         });
     }
 
-    /// Return the offsets of words that keep nothing alive. A free list is many words in a row that point to blocks of
-    /// one size, either objects, some of them lists or dicts, or keys of dicts (3.10 to 3.12); only its words to living
-    /// objects count as stale here. Words to the heads by which the collector links objects count too.
+    /// Return the offsets of words that keep nothing alive: words of free lists that point to living objects, and words
+    /// that point to the heads by which the collector links objects. A free list is a run of many words that point to
+    /// blocks of one size: either to objects, some of them lists or dicts, or to keys of dicts (3.10 to 3.12).
     fn left_over(&mut self, piece: &[u8]) -> HashSet<u64> {
         let found: Vec<_> = piece.chunks_exact(8).map(|word| self.spare(u64_at(word, 0))).collect();
         // A block before or after a list of keys may have their size.
@@ -457,7 +468,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
                 continue;
             }
             let run = || found[first..=place].iter().flatten();
-            // Adjacent fields of the interpreter point to living lists and dicts, or are fewer.
+            // The interpreter's adjacent fields that are no free list all point to living lists and dicts, and there
+            // are fewer than SURE_LIST.
             let is_long = || run().count() >= SURE_LIST;
             let is_reused = || run().any(|spare| !spare.is_alive || !spare.is_container);
             let is_of_objects = || run().any(|spare| spare.is_container) && (is_long() || is_reused());
@@ -473,7 +485,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         left
     }
 
-    /// Return the object, or the dict's keys, to which a word of a free list may point.
+    /// Return the object, or the keys of a dict, to which a word of a possible free list points.
     fn spare(&mut self, pointer: u64) -> Option<Spare> {
         if pointer < self.bounds.0 || pointer >= self.bounds.1 {
             return None;
@@ -494,7 +506,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         Some(Spare { size: block.size, is_keys: false, is_container, is_alive, is_head })
     }
 
-    /// Return the block without what debug hooks put before its contents, and the bytes of that.
+    /// Return the block without the bytes that debug hooks put before its contents, and the number of these bytes.
     fn unhooked<'b>(&self, bytes: Bytes<'b>) -> (Bytes<'b>, u64) {
         let layout = self.types.layout;
         let hook = layout.hook + layout.outer_hook(bytes.head) as u64;
@@ -538,9 +550,9 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Return whether a block is keys of a small dict that the interpreter freed and keeps for the next one
-    /// (dictobject.c, keys_free_list): nothing refers to them, and their words are those of the last dict. None if its
-    /// head is cut off.
+    /// Return whether a block holds the keys of a small dict that the interpreter freed and keeps for reuse
+    /// (dictobject.c, keys_free_list). Nothing refers to such a block, and its words are those of the last dict. None
+    /// if the head of the block is cut off.
     fn is_of_freed_keys(&self, bytes: Bytes<'_>) -> Option<bool> {
         let KeysLayout { kind, log2_index_bytes, size, entries, .. } = *self.source.layout.keys.as_ref()?;
         let (bytes, _) = self.unhooked(bytes);
@@ -555,8 +567,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         Some(slots == MIN_SLOTS && free.checked_add(used)? == usable(MIN_SLOTS))
     }
 
-    /// Return where the keys and values of a dict lie, as the arguments of `table`; None if the head of the table is
-    /// cut off.
+    /// Return where the keys and values of a dict lie, as the arguments (from, count, step, first, words) of `table`;
+    /// None if the head of the block is cut off.
     fn entries(&self, bytes: Bytes<'_>) -> Option<(u64, u64, u64, u64, u64)> {
         let KeysLayout { kind, log2_index_bytes, size, entries, indices } = *self.source.layout.keys.as_ref()?;
         let count = self.field(bytes, entries)?;
@@ -571,7 +583,9 @@ impl<'a, S: Sink> Drawer<'a, S> {
         Some((indices.saturating_add(index_bytes), count, step, first, 2))
     }
 
-    /// Add values of attributes. Before them, downwards, are their number and their order of insertion (3.11, 3.12).
+    /// Add the attribute values of an object, which begin at the offset `prefix` (3.11, 3.12). The bytes before them,
+    /// read backwards, hold the size of these bytes, the number of values, and the index of each value in the order of
+    /// insertion.
     fn prefixed(&mut self, bytes: Bytes<'_>, prefix: u64) {
         let known = bytes.head;
         let Some(used) = (prefix as usize).checked_sub(2).and_then(|at| known.get(at).copied()) else { return };
@@ -654,7 +668,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         self.reference(pointer, EXACT);
     }
 
-    /// Add the memory that a numpy array shows but does not own, if its base only passes an address on.
+    /// Add a reference to the memory that a numpy array views but does not own, if the array's base only passes on an
+    /// address (`Form::is_handle`).
     fn shown(&mut self, claim: &PlacedClaim, block: Bytes<'_>) {
         if claim.extent.rule != STRIDES {
             return;
@@ -706,7 +721,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Return the number of items of an object. An int has its sign there, which is dropped.
+    /// Return the number of items of an object: its `ob_size` without the sign, which in an int is that of the number.
     fn count_of(&self, object: Bytes<'_>) -> Option<u64> {
         self.field(object, self.source.layout.ob_size).map(|count| (count as i64).unsigned_abs())
     }
@@ -778,20 +793,21 @@ impl<'a, S: Sink> Drawer<'a, S> {
     }
 }
 
-/// An object that was examined, with the drawer's number of its type.
+/// An object that was examined. `number`: the drawer's number of its type.
 #[derive(Clone, Copy)]
 pub(crate) struct Looked {
     pub(crate) number: u32,
     /// The object's own address, not its block's.
     pub(crate) address: u64,
-    /// Its reference count.
+    /// The object's reference count.
     pub(crate) references: u64,
-    /// Whether it has no references.
+    /// Whether it refers to no other block.
     pub(crate) is_leaf: bool,
     pub(crate) has_claims: bool,
 }
 
-/// A table of references: the `words` words at offset `first` of each of `count` entries.
+/// A table of references at the address `at`: `words` words in each of its `count` entries. An entry has `step` bytes,
+/// and its references begin at its byte `first`.
 #[derive(Clone, Copy)]
 pub(crate) struct Table {
     pub(crate) at: u64,
@@ -803,7 +819,7 @@ pub(crate) struct Table {
 
 /// Examine single objects, in any order.
 impl<S: Sink> Drawer<'_, S> {
-    /// Return the living object in a block that begins with `head`.
+    /// Return the living object in a block that begins with the bytes `head`; None if there is none.
     #[inline(always)]
     pub(crate) fn look(&mut self, block: &Block, head: &[u8]) -> Option<Looked> {
         let (number, _) = self.types.object_in(head, block.size).filter(|(_, is_alive)| *is_alive)?;
@@ -835,7 +851,7 @@ impl<S: Sink> Drawer<'_, S> {
         self.buffer(mark, Bytes { address: block.address, end: block.end, head });
     }
 
-    /// Return the table in a buffer at `pointer`; None if the buffer has another form.
+    /// Return the table of references in the buffer at `pointer`; None if the contents of the buffer are not a table.
     pub(crate) fn table_in(&self, mark: u32, pointer: u64, end: u64) -> Option<Table> {
         let (number, set_key) = (u64::from(mark) & shapes::MOST, self.source.layout.set_key);
         let (from, count, step, first, words) = match mark >> 28 {
@@ -894,8 +910,8 @@ impl Drawer<'_> {
         self.source.space.word(own.wrapping_add(self.source.layout.tp_weaklistoffset)).ok()
     }
 
-    /// Add words of memory outside the heaps: references to what begins where they point, or to any block. `has_lists`:
-    /// the interpreter keeps its free lists there, whose words remain when an object is taken off.
+    /// Add the words of [start, end), memory outside the heaps. `has_lists`: the interpreter keeps free lists there;
+    /// their words still point to an object after it was taken off the list.
     pub(crate) fn range(&mut self, start: u64, end: u64, strength: u32, has_lists: bool) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(WINDOW as usize, 0);
@@ -912,7 +928,8 @@ impl Drawer<'_> {
         self.scratch = scratch;
     }
 
-    /// Add a word outside the heaps; a low word may be a number.
+    /// Add a word outside the heaps. A word below 4 GiB may be a number: `strays::sign` decides, unless the word is one
+    /// of `holders`.
     fn outer_word(&mut self, address: u64, pointer: u64, strength: u32) {
         let is_certain = || self.source.holders.binary_search(&address).is_ok();
         if pointer >= LOW || pointer < self.bounds.0 || pointer >= self.bounds.1 || is_certain() {
@@ -987,14 +1004,14 @@ impl Visitor for Drawer<'_> {
     }
 }
 
-/// Return the previous table of the dynamic linker: the word before the one with the block's own address (struct
-/// dlfo_mappings_segment: previous, to_free).
+/// Return the address of the table before this one of the dynamic linker, which begins with the bytes `head`: the word
+/// before the one with the block's own address (struct dlfo_mappings_segment: previous, to_free).
 pub(super) fn previous(head: &[u8], block: u64) -> Option<u64> {
     let words: Vec<u64> = head.chunks_exact(8).take(LINE_WORDS + 2).map(|word| u64_at(word, 0)).collect();
     words.windows(2).find(|pair| pair[1] == block).map(|pair| pair[0])
 }
 
-/// Return the parts that begin in the block [start, end).
+/// Return those of the parts `all` (ascending) that begin in the block [start, end).
 #[inline(always)]
 pub(super) fn left_in(all: &[(u64, u64)], start: u64, end: u64) -> &[(u64, u64)] {
     if all.is_empty() {
@@ -1005,7 +1022,8 @@ pub(super) fn left_in(all: &[(u64, u64)], start: u64, end: u64) -> &[(u64, u64)]
     &all[first..first + count]
 }
 
-/// Return how many bytes of the block [start, end) were needed but could not be read; `head` is what was read.
+/// Return how many bytes of the block [start, end) were needed but could not be read. `most`: how many of its first
+/// bytes are needed; `head`: the bytes that were read.
 #[inline(always)]
 pub(super) fn unread_of(space: &Space, (start, end): (u64, u64), most: usize, head: &[u8]) -> u64 {
     let (size, got) = (end.saturating_sub(start), head.len() as u64);

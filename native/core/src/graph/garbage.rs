@@ -1,8 +1,10 @@
-//! Find unreachable objects: those whose references all come from one another.
+//! Find unreachable objects: objects to which only one another refer. Objects in question are those that no exact
+//! references from modules or frames reach.
 //!
 //! A word on a stack or in a C structure may be stale, so it does not prove that an object is alive. The object's
-//! reference count does: the object is held from elsewhere if it has more references than the objects in question have
-//! to it. CPython's own collector works like this (`subtract_refs`), but for one generation instead of all objects.
+//! reference count does: if it is larger than the number of references from the objects in question, something else
+//! holds the object. CPython's own collector works like this (`subtract_refs`), but for one generation instead of all
+//! objects.
 
 use super::csr::{split, Edges};
 use super::edges::{is_object, BUFFER, EXACT, IDLE};
@@ -13,13 +15,14 @@ use gdbheap_access::work::Control;
 const OFTEN: usize = 1 << 20;
 
 pub(crate) struct Garbage {
-    /// Objects that are alive only for the allocator.
+    /// Objects that are in use according to the allocator but unreachable.
     pub(crate) objects: Vec<u32>,
     /// Buffers that belong to those objects, by number.
     pub(crate) buffers: Vec<u32>,
 }
 
-/// Find the garbage. `first_static`: the number after the last block's. `count_of`: an object's reference count.
+/// Find the unreachable objects and their buffers. `first_static`: the number after the last block's. `count_of`
+/// returns an object's reference count.
 pub(crate) fn find(
     edges: &Edges,
     tree: &Tree,

@@ -1,4 +1,5 @@
-//! Group blocks: the retained size of all blocks of a group together, and of single blocks.
+//! Group blocks by type or size. Compute what all blocks of a group retain together, and which single blocks retain the
+//! most.
 
 use super::csr::split;
 use super::edges::{BUFFER, IDLE, KIND, NAMED};
@@ -13,17 +14,18 @@ use std::collections::HashMap;
 /// The blocks of one type, or of one size if the type is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grouped {
-    /// The type; 0 if unknown; for structures the number of their kind.
+    /// The address of the type; 0 if unknown. For structures, the number of their kind instead.
     pub type_address: u64,
-    /// object, idle (on a free list), buffer, structure (of C code in a program with Python) or unknown.
+    /// object, idle (on a free list), buffer, structure (a block of C code of known kind, in a program with Python) or
+    /// unknown.
     pub kind: &'static str,
-    /// The size of each with its header; 0 if the type is known, because sizes may differ then.
+    /// The size of each block with its header; 0 if the type is known, because sizes may differ then.
     pub size: u64,
     pub count: u64,
     pub bytes: u64,
 }
 
-/// The blocks of one group, and what would be freed if all of them were freed.
+/// The blocks of one group, and the bytes that would be freed if all of them were removed.
 #[derive(Clone, Copy, Debug)]
 pub struct RetainedByGroup {
     pub group: Grouped,
@@ -60,8 +62,8 @@ impl Graph {
         Grouped { type_address, kind: name, size, count, bytes }
     }
 
-    /// Return for each group what would be freed without all its blocks. With `top`, return only the groups that retain
-    /// the most, and others that retain as much as the last.
+    /// Return for each group the bytes that would be freed if all its blocks were removed. With `top`, groups that
+    /// cannot be among the `top` largest are left out.
     pub fn retained_by_group(&self, watcher: &dyn Watcher, top: Option<usize>) -> Result<Vec<RetainedByGroup>> {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let sizes = self.sizes();
@@ -87,7 +89,7 @@ impl Graph {
         Ok(rows.into_iter().map(named).collect())
     }
 
-    /// Return the retained set of a node, itself included, by group, the groups with the most bytes first.
+    /// Return the blocks that a node retains, itself included, by group; the groups with the most bytes first.
     pub fn kept_by(&self, watcher: &dyn Watcher, id: u32) -> Result<Vec<Grouped>> {
         let id = self.check(id)?;
         let found = self.dominators(watcher)?;
@@ -117,10 +119,10 @@ impl Graph {
         Ok(rows)
     }
 
-    /// Return the blocks that retain the most, `(id, bytes)`, largest first. A block has no row if another block
-    /// dominates it and either both have one type (or one size if the type is unknown), or both retain the same, or the
-    /// inner one retains only itself. A block that retains only itself and that no block dominates has a row from
-    /// `least` bytes on.
+    /// Return the blocks that retain the most as `(id, bytes)`, largest first. A block whose immediate dominator is a
+    /// block has no row in three cases: both have one type (or one size if the type is unknown); both retain the same;
+    /// it retains only itself. A block that no other block dominates has no row if it retains only itself and has fewer
+    /// than `least` bytes.
     pub fn top_blocks(&self, watcher: &dyn Watcher, top: Option<usize>, least: u64) -> Result<Vec<(u32, u64)>> {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let sizes = self.sizes();
@@ -144,8 +146,8 @@ impl Graph {
         Ok(rows)
     }
 
-    /// Return the number of nodes to which a node refers, and at most `top` of them, each once, `(id, bytes)`, largest
-    /// first.
+    /// Return the number of different nodes to which a node refers, and the `top` largest of them as `(id, bytes)`,
+    /// largest first.
     pub fn largest_targets(&self, id: u32, top: usize) -> Result<(u64, Vec<(u32, u64)>)> {
         let blocks = self.blocks();
         let mut targets: Vec<u32> = self.edges.of(self.check(id)?).iter().map(|edge| split(*edge).0).collect();

@@ -1,5 +1,5 @@
-//! Find words that point to unreached blocks and that drawing the graph skips: at unaligned addresses, as in packed
-//! structs, and in mapped files.
+//! Find words that point to unreached blocks but are no edges of the graph: words at unaligned addresses, as in packed
+//! structs, and words in mapped files.
 
 use super::drawing::in_pieces;
 use super::ids::Node;
@@ -11,7 +11,7 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 
 const WORD: u64 = 8;
-/// Words that are compared at once, which the compiler vectorizes.
+/// How many words one loop compares; the compiler vectorizes the loop.
 const AT_ONCE: usize = 256;
 
 /// The addresses of unreached blocks, and the range in which they lie.
@@ -22,9 +22,10 @@ struct Lost {
 }
 
 impl Graph {
-    /// Return the addresses of such words, with the unreached blocks to which they point: at unaligned addresses of
-    /// `inside`, where blocks lie, and of `outside`, and anywhere in `files`. Words in unreached or free blocks are
-    /// left out. Return nothing if unreached blocks have less than `least` bytes together.
+    /// Return `(address, word)` for each word that is the address of an unreached block but no edge of the graph. Such
+    /// words lie at unaligned addresses in `inside` (memory with blocks) and in `outside`, or at any address in
+    /// `files`. Words in unreached or free blocks are left out. Return nothing if the graph is incomplete, or if the
+    /// unreached blocks have fewer than `least` bytes together.
     pub fn hidden_words(
         &self,
         watcher: &dyn Watcher,
@@ -82,7 +83,8 @@ impl Graph {
 }
 
 impl Lost {
-    /// Append the words of `bytes`, which lie at `base`, that begin `shift` bytes after multiples of a word.
+    /// Append `(address, word)` to `found` for each word of `bytes` that is the address of an unreached block and
+    /// begins `shift` bytes after a multiple of eight. `base`: the address of `bytes`.
     fn words(&self, bytes: &[u8], base: u64, shift: u64, found: &mut Vec<(u64, u64)>) {
         let bytes = bytes.get(shift as usize..).unwrap_or_default();
         for (piece, words) in bytes.chunks(AT_ONCE * WORD as usize).enumerate() {

@@ -20,7 +20,7 @@ struct Word {
     before: u32,
 }
 
-/// The ranks of the members of a set of bits, from `first` on.
+/// The used blocks of one store and their numbers. The number of a block is `first` plus its rank.
 #[derive(Default)]
 pub(crate) struct Ranked {
     words: Vec<Word>,
@@ -41,7 +41,8 @@ impl Ranked {
         self.count = self.count.saturating_add(bits.count_ones());
     }
 
-    /// Rank the used blocks of a store. `walked`: those that a walk found.
+    /// Rank the used blocks of a store. `walked`: the used blocks that a walk found, for a store that does not know
+    /// them itself.
     fn of(store: &Store, walked: &SharedBits, first: u32) -> Ranked {
         let mut ranked = Ranked::empty(first, store.block_numbers());
         match store.is_told_by_walk() {
@@ -59,13 +60,14 @@ impl Ranked {
         (word.bits & bit != 0).then(|| self.first + word.before + (word.bits & (bit - 1)).count_ones())
     }
 
-    /// Prefetch what `id` reads.
+    /// Prefetch the memory that `id` reads for this index.
     #[inline(always)]
     fn fetch(&self, index: u64) {
         fetch(&self.words, (index / 64) as usize);
     }
 
-    /// Return how many members are below `index`, plus `first`.
+    /// Return the number of the first used block at or after `index`: `first` plus the number of used blocks before
+    /// `index`.
     pub(crate) fn id_from(&self, index: u64) -> u32 {
         match self.words.get((index / 64) as usize) {
             Some(word) => self.first + word.before + (word.bits & ((1u64 << (index % 64)) - 1)).count_ones(),
@@ -103,7 +105,7 @@ pub(crate) struct Ids {
     pub(crate) roots: u32,
 }
 
-/// What a number stands for.
+/// The block, static type or root with a number.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Node {
     /// A block: its user address, its size with its header, and the end of its bytes.
@@ -126,7 +128,7 @@ impl Node {
     }
 }
 
-/// A used block: its number and its user address.
+/// A used block with its number and its user address, or a static type with its number and its address.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) id: u32,
@@ -134,8 +136,8 @@ pub(crate) struct Found {
 }
 
 impl Ids {
-    /// Number everything. `used`: the used blocks of the stores in which only a walk finds them. None if there are too
-    /// many blocks to number.
+    /// Number the used blocks, the static types and the roots. `used`: for each store the used blocks that a walk
+    /// found, empty if the store knows them itself. None if there are too many nodes to number.
     pub(crate) fn new(heaps: Heaps<'_>, used: &[SharedBits], statics: Vec<u64>, roots: usize) -> Option<Ids> {
         let mut ids = Ids { statics, ..Ids::default() };
         let mut next = 0;
@@ -185,7 +187,8 @@ pub(crate) struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    /// Return the place of a block whose user address is `address`, if that is found quickly.
+    /// Return the place of the block whose user address is `address`; None if there is none, or if a quick look does
+    /// not find it.
     #[inline(always)]
     fn place_from(&self, address: u64) -> Option<Place> {
         for (store, index) in self.heaps.stores.iter().zip(0..) {
@@ -200,7 +203,7 @@ impl Blocks<'_> {
         None
     }
 
-    /// Prefetch what `find_start` reads.
+    /// Prefetch the memory that `find_start` reads for this address.
     #[inline(always)]
     pub(crate) fn fetch(&self, address: u64) {
         if let Some(place) = self.place_from(address) {
@@ -217,7 +220,7 @@ impl Blocks<'_> {
         }
     }
 
-    /// Return the used block that holds `address`, or the static type there.
+    /// Return the used block that contains `address`, or the static type that begins there.
     #[inline(always)]
     pub(crate) fn find(&self, address: u64) -> Option<Found> {
         let (low, high) = self.ids.static_bounds;
@@ -230,7 +233,7 @@ impl Blocks<'_> {
         self.ids.id_of(block.place).map(|id| Found { id, address: block.address })
     }
 
-    /// Return what a number stands for. The number must be a valid one.
+    /// Return the block, static type or root with this number. The number must be valid.
     pub(crate) fn node(&self, id: u32) -> Node {
         let ids = self.ids;
         match ids.place_of(id).map(|place| self.heaps.block_of(place)) {
@@ -240,7 +243,8 @@ impl Blocks<'_> {
         }
     }
 
-    /// Return the lowest and the highest address of a block or a static type.
+    /// Return a range of addresses that contains all blocks and static types: the lowest, and the one after the
+    /// highest.
     pub(crate) fn bounds(&self) -> (u64, u64) {
         let ((low, high), (first, last)) = (self.heaps.bounds(), self.ids.static_bounds);
         (low.min(first), high.max(last + 1))

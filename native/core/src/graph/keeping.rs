@@ -1,9 +1,11 @@
-//! Find the bytes that reference counts prove an object to keep alive, without drawing the whole graph.
+//! Find how many bytes an object keeps alive, as far as reference counts prove it, without building the whole graph.
 //!
-//! From the roots on, breadth first, objects become nodes as far as names are wanted: namespaces, instances, small
-//! containers. Then each node that was not opened is followed down as if it were deleted: an object below it goes with
-//! it once as many references to it were met as its count says. Nothing else can hold such an object, whatever was not
-//! read. A node also keeps what the nodes keep that it dominates, if all references to those were met.
+//! A breadth-first search from the roots makes nodes of the objects that an answer may name. It opens namespaces,
+//! instances and small containers: the objects to which they refer become nodes too. Then each node that was not opened
+//! is examined as if it were deleted: an object below it would be freed with it once as many references to that object
+//! were met as its reference count says. Nothing else can then hold the object, even in memory that was not read. A
+//! node also keeps everything that a node below it keeps, if it dominates that node and all references to that node
+//! were met.
 
 use super::csr::{joint, Edges};
 use super::dominators::Dominators;
@@ -30,27 +32,27 @@ use std::sync::atomic::AtomicU64;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// The most nodes that are reached from modules, and the most of all.
+/// The most nodes that are reached from modules, and the most nodes in all.
 const MOST_OF_MODULES: usize = 96 << 10;
 const MOST_NODES: usize = 128 << 10;
-/// Containers with more items, and namespaces with more, are not opened.
+/// Containers with more than WIDEST items are not opened, nor namespaces with more than WIDEST_NAMESPACE.
 const WIDEST: u64 = 100;
 const WIDEST_NAMESPACE: u64 = 64 << 10;
-/// The distance of the dicts of modules from the root.
+/// How many references lie between a root and the dicts of modules.
 const DEPTH_OF_MODULES: u32 = 3;
-/// Objects at this distance from the root are not opened.
+/// An object whose chain from a root has so many references is not opened.
 const DEEPEST: u32 = 12;
-/// An object of at least this size without references is a node of its own.
+/// An object that refers to nothing is a node only if it has at least this size.
 const LEAF_BYTES: u64 = 64 << 10;
-/// The most objects, for all nodes together, of which some but not all references were met.
+/// The most objects, for all nodes together, to which some but not all references were met.
 const MOST_WAITING: usize = 4 << 20;
-/// The most objects that are examined together, to see whether only they refer to one another.
+/// The most objects in a group that is examined for references from outside the group.
 const MOST_TOGETHER: usize = 1 << 20;
 /// An object with more references is immortal.
 const MOST_REFERENCES: u64 = 1 << 30;
-/// Blocks that are examined for one node before it is the next one's turn, at first.
+/// The most blocks that are examined for one node in its first turn. Each further turn allows twice as many.
 const TURN: u64 = 64 << 10;
-/// The least number of turns for all nodes together.
+/// A first turn takes at most one part in TURNS of the search's limit.
 const TURNS: u64 = 64;
 const ENTRIES: u64 = 1 << 10;
 const HEAD: u64 = 4 << 10;
@@ -58,11 +60,12 @@ const SHORT_HEAD: u64 = 128;
 /// If an object follows the last one within SOON bytes, probably more follow: AHEAD bytes are read ahead then.
 const SOON: u64 = 1 << 10;
 const AHEAD: usize = 8 << 10;
-/// Costs, in blocks that were read ahead: to examine a block elsewhere, to open an object, to read a batch of words.
+/// Costs of the search; to examine a block that was read ahead costs 1. ELSEWHERE: to examine another block; OPENED: to
+/// open an object; WORDS: the number of a table's words that cost 1.
 const ELSEWHERE: u64 = 3;
 const OPENED: u64 = 8;
 const WORDS: u64 = 8;
-/// The cost between two looks at the clock.
+/// The cost after which the clock is read again.
 const UNTIMED: u64 = 16 << 10;
 /// Blocks of at least this size are returned one by one.
 const LARGE: u64 = 1 << 20;
@@ -77,30 +80,31 @@ pub struct KeptPart {
     pub bytes: u64,
 }
 
-/// A node that keeps at least the requested minimum, or leads to one that does.
+/// A node that keeps at least the requested minimum, or that is above such a node.
 #[derive(Clone, Debug)]
 pub struct KeptNode {
     /// Its index among all nodes, the roots first.
     pub id: u32,
-    /// The nearest node or root that leads to it; its own index for a root.
+    /// The index of the node or root from which it was reached first; its own index for a root.
     pub above: u32,
     /// The object's address; 0 for a root.
     pub address: u64,
     pub type_address: u64,
-    /// The bytes that are proven to go with it, and the number of their blocks.
+    /// The bytes that are proven to be freed with it, and the number of their blocks.
     pub bytes: u64,
     pub count: u64,
-    /// The node with which it would go; None for a root, or if nothing is proven.
+    /// The index of the node with which it would be freed; None for a root, or if there is no proof.
     pub holder: Option<u32>,
-    /// References to it besides one of the node above it and those of objects that it keeps itself.
+    /// Its reference count without one reference of the node above it, and without those of objects that it keeps
+    /// itself.
     pub others: u64,
-    /// The types with the most bytes.
+    /// What it keeps, by type, most bytes first.
     pub parts: Vec<KeptPart>,
-    /// The large blocks among them, [start, end).
+    /// The blocks of at least 1 MiB that it keeps, [start, end).
     pub large: Vec<(u64, u64)>,
 }
 
-/// What was found until the cost of `looked` blocks was reached. `is_done`: nothing is left.
+/// The result of a search. `looked`: what it cost, in blocks; `is_done`: it ended before its limits.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
     pub nodes: Vec<KeptNode>,
@@ -130,24 +134,24 @@ impl Sink for Led {
     fn counted(&mut self, _count: u8) {}
 }
 
-/// What is still to be examined for a node.
+/// Something below a node that is still to be examined.
 enum Work {
-    /// An object that goes with it.
+    /// The block of an object that would be freed with the node.
     Object(u64),
-    /// A reference of an object that goes with it.
+    /// A reference of an object that would be freed with the node.
     Led(u64),
     Table(Table),
 }
 
-/// A deleted object and what goes with it, so far.
+/// What would be freed if a node were deleted, as far as it was examined.
 #[derive(Default)]
 struct Fall {
     work: Vec<Work>,
-    /// For each object of which some references were met, how many were not met yet.
+    /// For each object to which some references were met: how many others its reference count says there are.
     waiting: ByAddress<u64>,
-    /// How many references lead to each node, by its index.
+    /// How many references to other nodes were met, by the index of the node to which they point.
     tops: ByAddress<u64>,
-    /// The number of a type, with the count and the bytes of its objects.
+    /// For each type: its number, and the count and the bytes of its objects.
     sums: Vec<(u32, u64, u64)>,
     bytes: u64,
     count: u64,
@@ -170,7 +174,7 @@ impl Fall {
     }
 }
 
-/// Objects that may go together.
+/// Objects that refer to one another and may be freed together.
 #[derive(Default)]
 struct Group {
     members: Vec<Member>,
@@ -179,7 +183,7 @@ struct Group {
 
 struct Member {
     block: u64,
-    /// References to it that were not met.
+    /// How many references to it were not met.
     left: u64,
     number: u32,
     buffers: Vec<u64>,
@@ -198,8 +202,8 @@ impl Group {
         place
     }
 
-    /// Return whether each member is held by something else: some of its references were not met, or a held member
-    /// refers to it.
+    /// Return for each member whether something outside the group holds it: some references to it were not met, or a
+    /// member that is held refers to it.
     fn held(&self) -> Vec<bool> {
         let mut is_held: Vec<bool> = self.members.iter().map(|member| member.left > 0).collect();
         let mut open: Vec<usize> = (0..self.members.len()).filter(|place| is_held[*place]).collect();
@@ -222,7 +226,7 @@ struct Top {
     address: u64,
     number: u32,
     references: u64,
-    /// How many references are in the object itself, if it is not opened.
+    /// How many references are in the object itself, if these were too many to open it.
     width: u64,
     fall: Fall,
 }
@@ -234,8 +238,9 @@ pub struct Bounds {
     pub seconds: f64,
 }
 
-/// Find what reference counts prove, for the objects that modules and frames lead to. Return the nodes that keep at
-/// least `minimum` bytes, and those that lead to them.
+/// Find what the objects reachable from modules and frames keep alive, as far as reference counts prove it. Return the
+/// nodes that keep at least `minimum` bytes, and the nodes above them. Fails if there are too many blocks, or not
+/// enough memory for a bit for each.
 #[allow(clippy::too_many_arguments)]
 pub fn find_kept(
     watcher: &dyn Watcher,
@@ -273,7 +278,7 @@ pub fn find_kept(
     })
 }
 
-/// Bytes that are read ahead if one object lies soon after another.
+/// Bytes that were read ahead because one object lies soon after another.
 #[derive(Default)]
 struct Near {
     start: u64,
@@ -282,7 +287,8 @@ struct Near {
 }
 
 impl Near {
-    /// Return `size` bytes at an address, if they were read ahead or reading ahead is worthwhile.
+    /// Return `size` bytes at an address if they were read ahead, or if it is worthwhile to read ahead from there; else
+    /// None.
     #[inline(always)]
     fn head(&mut self, space: &Space, address: u64, size: usize) -> Option<&[u8]> {
         let is_soon = address.wrapping_sub(self.last) < SOON;
@@ -308,7 +314,7 @@ struct Keeper<'a> {
     control: &'a Control<'a>,
     drawer: Drawer<'a, Led>,
     marker: Marker<'a>,
-    /// By store: blocks that are nodes, or go with one.
+    /// For each store, the blocks that are nodes or would be freed with one.
     taken: Vec<Bits>,
     tops: Vec<Top>,
     by_block: ByAddress<u32>,
@@ -316,13 +322,13 @@ struct Keeper<'a> {
     looked: u64,
     /// The cost at which the search ends.
     most: u64,
-    /// The cost at the next look at the clock, and the time at which the search ends.
+    /// The cost at which the clock is read next, and (`until`) the processor time at which the search ends.
     next_look: u64,
     until: Duration,
     near: Near,
     /// The node whose turn it is.
     turn: u32,
-    /// Large blocks that were taken, by their starts: their nodes and ends.
+    /// Large blocks that were taken, by address: (index of the node, end of the block).
     large: ByAddress<(u32, u64)>,
     head: Vec<u8>,
     tables: Vec<Table>,
@@ -364,7 +370,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// End the search if its time is over.
+    /// Read the clock from time to time, and end the search if its time is over.
     #[inline(always)]
     fn hurry(&mut self) -> Result<(), Cancelled> {
         if self.looked >= self.next_look {
@@ -377,7 +383,7 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    /// Take a block; return false if it was already taken.
+    /// Mark a block as a node or as freed with one; return false if it was marked already.
     #[inline(always)]
     fn take(&mut self, block: &Block) -> bool {
         let (bits, number) = (&mut self.taken[block.place.store as usize], block.place.number);
@@ -393,7 +399,7 @@ impl<'a> Keeper<'a> {
         self.taken[block.place.store as usize].get(block.place.number)
     }
 
-    /// Return the object in a block.
+    /// Return the object in a block; None if there is none.
     #[inline(always)]
     fn look(&mut self, block: &Block) -> Option<Looked> {
         if self.heaps.is_closed(block.place) {
@@ -410,7 +416,7 @@ impl<'a> Keeper<'a> {
         self.drawer.look(block, &head[..got])
     }
 
-    /// Make nodes of what the roots lead to, nearest first, those of modules before those of frames.
+    /// Make nodes of the objects that the roots reach, nearest first; objects of modules before those of frames.
     fn reach(&mut self, roots: &[Root]) -> Result<(), Cancelled> {
         for (root, above) in roots.iter().zip(0..) {
             let (of_modules, number, fall) = (root.phase as u8 == BY_MODULES, NOBODY, Fall::default());
@@ -440,7 +446,8 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    /// Add a reference of a node to a block.
+    /// Add a reference of the node `above` to a block. An object that was not met before becomes a node, unless it is
+    /// small and refers to nothing.
     fn meet(&mut self, above: u32, address: u64, queue: &mut VecDeque<u32>) {
         if let Some(known) = self.by_block.get(&address) {
             *self.tops[above as usize].fall.tops.entry(u64::from(*known)).or_default() += 1;
@@ -501,7 +508,8 @@ impl<'a> Keeper<'a> {
         self.control.advance(0)
     }
 
-    /// Return the words of the next entries of a table, and the rest of the table.
+    /// Return the references in the first entries of a table, and the table of the remaining entries; None if none
+    /// remain.
     fn words(&mut self, table: &Table) -> (Vec<u64>, Option<Table>) {
         let count = table.count.min(ENTRIES);
         let mut bytes = vec![0; (count * table.step) as usize];
@@ -514,8 +522,8 @@ impl<'a> Keeper<'a> {
         (words, (rest.count > 0).then_some(rest))
     }
 
-    /// Read an object: the blocks to which its references point are then in the drawer's rows, the tables of references
-    /// that it owns in `tables`. Return the bytes of its buffers, which are taken.
+    /// Read the object at an address. The drawer's rows then have the blocks to which it refers, and `tables` the
+    /// tables of references that it owns. Take its buffers, and return their bytes; None if there is no object.
     fn open(&mut self, address: u64) -> Result<Option<u64>, Cancelled> {
         self.tables.clear();
         self.buffers.clear();
@@ -533,7 +541,7 @@ impl<'a> Keeper<'a> {
         Ok(Some(buffers))
     }
 
-    /// Take the buffers that an object's fields claim.
+    /// Take the buffers that an object's fields claim. Return their bytes.
     fn buffers(&mut self, owner: &Block, head: &[u8]) -> Result<u64, Cancelled> {
         self.marker.claimed.clear();
         self.marker.owned_by(owner, head);
@@ -544,7 +552,7 @@ impl<'a> Keeper<'a> {
             let Some(block) = self.heaps.block_at(claim.pointer).filter(|block| block.address != owner.address) else {
                 continue;
             };
-            // A pointer into the middle of a block may be meant for another object's block.
+            // A pointer into the middle of a block may refer to a block of another object.
             if claim.whole && !self.layout.begins_at(block.address, claim.pointer) {
                 continue;
             }
@@ -579,7 +587,8 @@ impl<'a> Keeper<'a> {
         self.drawer.follow_buffer(mark, block, &head);
     }
 
-    /// Follow all nodes that were not opened, in turn, those with the most references first.
+    /// Examine all nodes that were not opened, in turns, those with the most references first. Return whether nothing
+    /// is left.
     fn fall(&mut self) -> Result<bool, Cancelled> {
         let has_work = |id: &usize| !self.tops[*id].fall.work.is_empty();
         let mut left: Vec<usize> = (0..self.tops.len()).filter(has_work).collect();
@@ -629,8 +638,9 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    /// Let objects that refer to one another go with a node if nothing else refers to them. Nodes with the most objects
-    /// that wait for their last reference come first.
+    /// Add to each node the objects that refer to one another and to which nothing else refers: they would be freed
+    /// with it. Nodes with the most objects that wait for their last reference come first. Return whether nothing is
+    /// left.
     fn fall_together(&mut self) -> Result<bool, Cancelled> {
         let mut left: Vec<usize> = (0..self.tops.len()).filter(|id| !self.tops[*id].fall.waiting.is_empty()).collect();
         left.sort_by_key(|id| Reverse(self.tops[*id].fall.waiting.len()));
@@ -666,7 +676,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Return the waiting objects, and everything to which they lead, as a group; None if there are too many.
+    /// Return the waiting objects, and all objects that they reach, as a group; None if there are too many.
     fn group(&mut self, waiting: ByAddress<u64>) -> Result<Option<Group>, Cancelled> {
         let mut group = Group::default();
         waiting.into_iter().for_each(|(block, left)| _ = group.add(block, left));
@@ -724,13 +734,13 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    /// Return the reference count of an object that may join a group.
+    /// Return the reference count of an object that may join a group; None if it may not.
     fn member_at(&mut self, address: u64) -> Option<u64> {
         let block = self.heaps.block_at(address).filter(|block| !self.is_taken(block))?;
         self.look(&block).map(|looked| looked.references).filter(|references| (1..MOST_REFERENCES).contains(references))
     }
 
-    /// Return a block that was taken.
+    /// Unmark a block, as if it had not been taken.
     fn leave(&mut self, address: u64) {
         if let Some(block) = self.heaps.block_at(address) {
             self.taken[block.place.store as usize].clear(block.place.number);
@@ -738,7 +748,8 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Follow a reference of an object that goes: the target goes too if this is its last reference.
+    /// Follow a reference of an object that would be freed. The target would be freed too if this is the last reference
+    /// to it.
     #[inline(always)]
     fn led(&mut self, fall: &mut Fall, pointer: u64) {
         let Some(block) = self.heaps.block_at(pointer) else { return };
@@ -774,7 +785,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Compute which nodes dominate others. A node of which not all references were met may be held by anything.
+    /// Compute which nodes dominate others. A node to which not all references were met may be held by anything.
     fn dominators(&self, roots: &[Root]) -> Result<Dominators, Cancelled> {
         let rows = self.tops.iter().map(|top| top.fall.tops.keys().map(|target| joint(*target as u32, EXACT)));
         let edges = Edges::of_rows(rows);
@@ -789,7 +800,7 @@ impl<'a> Keeper<'a> {
         Dominators::find(&edges, &tree, &starts, sizes, self.control)
     }
 
-    /// Return the nodes with at least `minimum` bytes, and those that lead to them.
+    /// Return the nodes that keep at least `minimum` bytes, and the nodes above them.
     fn rows(&mut self, roots: &[Root], minimum: u64) -> Result<Vec<KeptNode>, Cancelled> {
         let found = self.dominators(roots)?;
         self.holders = found.above;
@@ -812,7 +823,7 @@ impl<'a> Keeper<'a> {
         Ok(wanted.zip(parts).map(row).collect())
     }
 
-    /// Return for each node the number of references to it from what it keeps itself.
+    /// Return for each node the number of references to it from objects that it keeps itself.
     fn inside(&self) -> Vec<u64> {
         let mut found = vec![0; self.tops.len()];
         for (from, top) in self.tops.iter().enumerate() {
@@ -824,7 +835,7 @@ impl<'a> Keeper<'a> {
         found
     }
 
-    /// Return the nodes of which a node is a part, itself first.
+    /// Return a node and all nodes with which it would be freed, itself first and the outermost last.
     fn wholes(&self, id: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(Some(id), |id| self.holder(*id))
     }
@@ -834,7 +845,7 @@ impl<'a> Keeper<'a> {
         (above != NOBODY && self.tops[above as usize].depth > 0).then_some(above as usize)
     }
 
-    /// Return the large blocks of each node that has some.
+    /// Return the large blocks that each node keeps, by the node's index. Nodes without any are left out.
     fn large_blocks(&self) -> ByAddress<Vec<(u64, u64)>> {
         let mut found: ByAddress<Vec<(u64, u64)>> = ByAddress::default();
         let mut large: Vec<_> = self.large.iter().map(|(start, (id, end))| (*start, *end, *id)).collect();
@@ -854,7 +865,7 @@ impl<'a> Keeper<'a> {
         KeptNode { id, above, address, type_address, bytes, count, holder, others, parts, large }
     }
 
-    /// Return for each wanted node the types of its bytes, most bytes first.
+    /// Return for each wanted node what it keeps, by type, most bytes first.
     fn parts(&self, is_wanted: &[bool]) -> Vec<Vec<KeptPart>> {
         let mut found: Vec<ByAddress<(u64, u64)>> = self.tops.iter().map(|_| ByAddress::default()).collect();
         for id in 0..self.tops.len() {
@@ -895,7 +906,7 @@ mod tests {
 
     #[test]
     fn what_an_unmet_reference_leads_to_is_held() {
-        // 0 and 1 refer to one another; something else refers to 2, which leads to 3.
+        // 0 and 1 refer to one another; something else refers to 2, and 2 refers to 3.
         assert_eq!(held(&[0, 0, 1, 0], &[&[1], &[0], &[3], &[]]), [false, false, true, true]);
         assert_eq!(held(&[0, 1], &[&[1], &[0]]), [true, true]);
     }

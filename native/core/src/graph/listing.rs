@@ -1,4 +1,5 @@
-//! The whole graph as plain columns, for tables and other programs, in the order of the nodes' numbers.
+//! List the nodes and the edges of a graph as plain columns, for tables and other programs, in the order of the nodes'
+//! numbers.
 
 use super::csr::split;
 use super::edges::{BUFFER, IDLE, KIND};
@@ -12,9 +13,10 @@ const OF_OBJECT: u8 = 1;
 const OF_IDLE: u8 = 2;
 const OF_BUFFER: u8 = 3;
 
-/// Consecutive nodes, from a number on. Addresses (a block's first byte, a static type's address, a root's index) and
-/// sizes have 8 bytes each; the numbers of types from 1 on (0 for no object) and the counts of edges 4; kinds 1:
-/// unknown, object, idle, buffer. All are little-endian.
+/// Consecutive nodes as columns of little-endian numbers. `addresses`, 8 bytes each: the first byte of a block, the
+/// address of a static type, or the index of a root. `sizes`: 8 bytes each. `types`, 4 bytes each: the number of a
+/// type, from 1 on; 0 for no object. `kinds`, 1 byte each: 0 unknown, 1 object, 2 idle, 3 buffer. `edges`, 4 bytes
+/// each: how many edges the node has.
 #[derive(Default)]
 pub struct NodeColumns {
     pub addresses: Vec<u8>,
@@ -24,8 +26,8 @@ pub struct NodeColumns {
     pub edges: Vec<u8>,
 }
 
-/// Consecutive edges: the numbers of both nodes and the strength, 4 bytes each. `next`: the first node whose edges are
-/// not included.
+/// Consecutive edges as columns of little-endian numbers, 4 bytes each: the numbers of both nodes, and the strength.
+/// `next`: the first node whose edges are not included.
 #[derive(Default)]
 pub struct EdgeColumns {
     pub next: u32,
@@ -48,7 +50,7 @@ impl Graph {
         })
     }
 
-    /// Return the nodes from a number on, at most `most`.
+    /// Return at most `most` nodes, from the number `from` on.
     pub fn node_columns(&self, from: u32, most: usize) -> NodeColumns {
         let (places, end) = (self.addresses(), self.ids.count().min((from as usize).saturating_add(most)));
         let mut found = NodeColumns::default();
@@ -72,8 +74,8 @@ impl Graph {
         found
     }
 
-    /// Return edges of the nodes [from, end), all edges of each node, until there are at least `least` or none are
-    /// left.
+    /// Return the edges of the nodes from `from` on, all edges of each node. Stop before the node `end`, or once there
+    /// are at least `least` edges.
     pub fn edge_columns(&self, from: u32, end: u32, least: usize) -> EdgeColumns {
         let mut found = EdgeColumns { next: from, ..EdgeColumns::default() };
         while found.next < end.min(self.ids.count() as u32) && found.strengths.len() < 4 * least.max(1) {
@@ -88,7 +90,7 @@ impl Graph {
         found
     }
 
-    /// Return whether each edge keeps its target alive, by the rules for retained sizes: a byte each, 0 or 1.
+    /// Return one byte for each edge: 1 if the edge keeps its target alive by the rules for retained sizes, else 0.
     pub fn counted(&self, watcher: &dyn Watcher, edges: &EdgeColumns) -> Result<Vec<u8>> {
         let tree = self.tree(watcher)?;
         let columns = [&edges.sources, &edges.targets, &edges.strengths].map(|column| column.chunks_exact(4));
@@ -101,7 +103,8 @@ impl Graph {
         Ok(found)
     }
 
-    /// Return the addresses of nodes, 8 bytes each, for numbers of 4 bytes each. Fails for an invalid number.
+    /// Return the addresses of the nodes with these numbers. A number has 4 bytes and an address 8, both little-endian.
+    /// Fails for an invalid number.
     pub fn addresses_of(&self, numbers: &[u8]) -> Result<Vec<u8>> {
         let places = self.addresses();
         let mut found = Vec::with_capacity(2 * numbers.len());

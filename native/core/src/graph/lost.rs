@@ -1,4 +1,4 @@
-//! Unreached blocks in a graph without objects, and which of them lead to the others.
+//! Unreached blocks in a graph without objects, and their heads: the blocks from which all others are reached.
 
 use super::csr::{joint, split, Edges};
 use super::dominators::Dominators;
@@ -9,17 +9,18 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 
-/// An unreached block to which no other unreached block leads, or one block of a circle of them.
+/// An unreached block to which no other unreached block points, or one block of a cycle to which nothing outside
+/// points.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     pub address: u64,
     pub size: u64,
     /// 0 if unknown.
     pub type_address: u64,
-    /// What would be freed with it, itself included: blocks, and their bytes.
+    /// The number of blocks that would be freed with it, itself included, and (`retained`) their bytes.
     pub count: u64,
     pub retained: u64,
-    /// Whether only a circle leads to it.
+    /// Whether it is in a cycle of blocks to which nothing outside the cycle points.
     pub in_circle: bool,
 }
 
@@ -57,8 +58,8 @@ impl Graph {
     }
 }
 
-/// Return the edges between given nodes (ascending), which are renumbered. `strengths`: whether edges keep their
-/// strength.
+/// Return the edges between the given nodes (ascending). The new number of a node is its index in `nodes`. `strengths`:
+/// whether edges keep their strength; else all are EXACT.
 pub(super) fn among(edges: &Edges, nodes: &[u32], strengths: bool) -> Edges {
     let mut places = vec![NOBODY; edges.nodes()];
     nodes.iter().zip(0..).for_each(|(node, place)| places[*node as usize] = place);
@@ -70,7 +71,8 @@ pub(super) fn among(edges: &Edges, nodes: &[u32], strengths: bool) -> Edges {
     }))
 }
 
-/// Return the fewest nodes that lead to all nodes, each with whether it is in a circle to which nothing else leads.
+/// Return a smallest set of nodes from which all nodes are reached. Each has a flag: whether it is in a cycle to which
+/// nothing outside points.
 fn heads(edges: &Edges) -> Vec<(u32, bool)> {
     let count = edges.nodes();
     let mut is_led_to = vec![false; count];
@@ -85,7 +87,8 @@ fn heads(edges: &Edges) -> Vec<(u32, bool)> {
     let mut found: Vec<(u32, bool)> =
         (0..count as u32).filter(|node| !is_led_to[*node as usize]).map(|node| (node, false)).collect();
     found.iter().for_each(|(node, _)| visit(edges, *node, &mut reached, |_| ()));
-    // The rest is reached from circles. The node that a search leaves last is in a circle to which nothing else leads.
+    // All other nodes are reached only from cycles. The node that a search leaves last is in a cycle to which nothing
+    // outside points.
     let (mut seen, mut order) = (reached.clone(), Vec::new());
     for node in 0..count as u32 {
         visit(edges, node, &mut seen, |left| order.push(left));
@@ -99,7 +102,8 @@ fn heads(edges: &Edges) -> Vec<(u32, bool)> {
     found
 }
 
-/// Search depth first over nodes not reached before. `left` is called for each node when the search leaves it.
+/// Search depth first from `start` over nodes that are not in `reached`, and add them there. `left` is called for each
+/// node when the search leaves it.
 fn visit(edges: &Edges, start: u32, reached: &mut [bool], mut left: impl FnMut(u32)) {
     if std::mem::replace(&mut reached[start as usize], true) {
         return;

@@ -1,5 +1,5 @@
-//! Find the used blocks, and which of them are buffers of objects with which contents. This is needed before edges are
-//! drawn, because a buffer may lie before its owner.
+//! Find the used blocks, and mark those that are buffers of objects with the kind of their contents. The marks are
+//! needed before the edges are read, because a buffer may lie before its owner in memory.
 
 use super::ids::{Blocks, Found};
 use super::shapes::{self, KeysLayout};
@@ -18,23 +18,23 @@ use gdbheap_access::work::Control;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The least bytes of a deque's block.
+/// The least size of a deque's block, in bytes.
 const DEQUE_BLOCK: u64 = 512;
-/// Links between two checks for cancellation.
+/// The number of links that are followed between two checks for cancellation.
 const LINKS_UNHEARD: u64 = 4 << 10;
 
-/// A buffer, by a pointer to it, and its contents.
+/// An object's claim to a buffer: a pointer to the buffer, and the mark for its contents (shapes.rs).
 #[derive(Clone, Copy)]
 pub(crate) struct Claimed {
     pub(super) pointer: u64,
     pub(super) mark: u32,
     /// The claim holds only if the pointer is the block's first byte.
     pub(super) whole: bool,
-    /// The block of the object that claims the buffer.
+    /// The address of the block of the object that claims the buffer.
     owner: u64,
 }
 
-/// Return the most blocks that all deques of a target can have: a block belongs to one deque.
+/// Return the most blocks that all deques of a target can have together, as each block belongs to only one deque.
 pub(crate) fn most_deque_blocks(heaps: Heaps<'_>) -> u64 {
     let (mut bytes, mut numbers) = (0u64, 0u64);
     for store in heaps.stores {
@@ -44,7 +44,7 @@ pub(crate) fn most_deque_blocks(heaps: Heaps<'_>) -> u64 {
     numbers.min(bytes / DEQUE_BLOCK)
 }
 
-/// The blocks between the first and the last one of a deque, before they are recorded.
+/// A deque whose middle blocks are still to be recorded: those between its first block (`left`) and its last (`right`).
 struct Chain {
     owner: u64,
     contents: u32,
@@ -52,19 +52,19 @@ struct Chain {
     right: u64,
 }
 
-/// The visitor of one worker.
+/// Finds the used blocks, and the claims of objects to buffers: the visitor of one worker.
 pub(crate) struct Marker<'a> {
     space: &'a Space,
     types: Types<'a>,
     keys: Option<&'a KeysLayout>,
-    /// By store.
+    /// For each store, a bit for each block that was found to be used.
     used: &'a [SharedBits],
-    /// Shared keys, and how many values belong to them.
+    /// How many values belong to the shared keys at each address.
     capacities: ByAddress<u64>,
-    /// The block that is being examined.
+    /// The address of the block that is being examined.
     owner: u64,
     chains: Vec<Chain>,
-    /// Blocks of deques that all workers together may still record.
+    /// How many blocks of deques all workers together may still record.
     deque_blocks: &'a AtomicU64,
     pub(crate) claimed: Vec<Claimed>,
 }
@@ -89,7 +89,7 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// Record what the object in a block owns. Return whether there is an object.
+    /// Record the buffers that the object in a block claims. Return whether there is an object.
     #[inline(always)]
     pub(crate) fn owned_by(&mut self, Block { address, size, .. }: &Block, head: &[u8]) -> bool {
         let Some((number, alive)) = self.types.object_in(head, *size) else { return false };
@@ -142,7 +142,7 @@ impl<'a> Marker<'a> {
         self.claimed.push(Claimed { pointer, mark, whole, owner: self.owner });
     }
 
-    /// Record the first and the last block of a deque, which are not filled to their ends.
+    /// Record the first and the last block of a deque. Items fill only a part of these: [low, high].
     fn claim_deque(&mut self, contents: u32, pointer: u64, [left, right, low, high]: [u64; 4]) {
         let block = shapes::deque_block(contents);
         let last = block.room - 1;
@@ -158,13 +158,13 @@ impl<'a> Marker<'a> {
         self.chains.push(Chain { owner: self.owner, contents, left, right });
     }
 
-    /// Record the blocks between the ends of the deques that were seen.
+    /// Record the middle blocks of all deques that were seen.
     pub(crate) fn follow_deques(&mut self, control: &Control<'_>) -> Result<(), Cancelled> {
         std::mem::take(&mut self.chains).iter().try_for_each(|chain| self.follow(chain, control))
     }
 
-    /// Record all blocks except the first and the last one; they are full. A damaged link may close a circle, so at
-    /// each power of two a block is remembered, to detect when it is met again.
+    /// Record the middle blocks of a deque, which are full. A damaged link may close a cycle: at each power of two the
+    /// block is remembered, and the loop ends when it is met again.
     fn follow(&mut self, chain: &Chain, control: &Control<'_>) -> Result<(), Cancelled> {
         let Chain { owner, contents, left, right } = *chain;
         let block = shapes::deque_block(contents);
@@ -187,13 +187,13 @@ impl<'a> Marker<'a> {
         control.advance(0)
     }
 
-    /// Take one block from those that all deques may have.
+    /// Count one more block of a deque. Return false if the deques have more blocks than they can have.
     fn may_note(&self) -> bool {
         let take = |left: u64| left.checked_sub(1);
         self.deque_blocks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
-    /// Return how many values there can be for shared keys: two thirds of the slots (up to 3.10).
+    /// Return how many values an object with these shared keys can have: two thirds of their slots (up to 3.10).
     fn capacity(&mut self, keys: u64) -> u64 {
         let Some(size) = self.keys.and_then(|keys| u64::try_from(keys.size).ok()) else { return shapes::MOST };
         let space = self.space;
@@ -213,8 +213,8 @@ impl Visitor for Marker<'_> {
     }
 }
 
-/// Return the marks of all blocks, by number; 0 for an unclaimed one. A block that looks like an object but is a buffer
-/// claims nothing.
+/// Return the marks of all blocks, by number; 0 for a block that no object claims. Claims of a block that looks like an
+/// object but is itself claimed as a buffer are ignored.
 pub(crate) fn settle(blocks: &Blocks<'_>, layout: &TypeLayout, claimed: &[Vec<Claimed>]) -> Vec<u32> {
     let marks = mark_all(blocks, layout, claimed, |_| true);
     let is_buffer = |owner: u64| {

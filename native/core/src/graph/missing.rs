@@ -1,4 +1,4 @@
-//! The part of a graph that could not be read.
+//! Queries on a graph that may be incomplete because memory could not be read.
 
 use super::passes::order_of;
 use super::tree::{NOBODY, NOT_REACHED};
@@ -8,17 +8,18 @@ use gdbheap_access::work::Watcher;
 use std::borrow::Cow;
 
 impl Graph {
-    /// Return whether something is missing from the graph, so that retained sizes are only the proven minimum.
+    /// Return whether the graph is incomplete. Retained sizes are then only a proven minimum.
     pub fn is_cut(&self) -> bool {
         self.proof.is_cut
     }
 
-    /// Return the bytes that were needed to draw the graph but could not be read.
+    /// Return how many bytes were needed to build the graph but could not be read.
     pub fn unread(&self) -> u64 {
         self.proof.unread
     }
 
-    /// Return the bytes of the blocks that nothing is proven to hold and that hold nothing; 0 if the graph is complete.
+    /// Return the bytes of the blocks about which an incomplete graph proves nothing: those that no root reaches, and
+    /// those without a proven holder that retain only themselves. 0 if the graph is complete.
     pub fn not_examined(&self, watcher: &dyn Watcher) -> Result<u64> {
         if !self.proof.is_cut {
             return Ok(0);
@@ -33,12 +34,13 @@ impl Graph {
         Ok(blocks.filter(|(id, size)| !is_examined(*id, *size)).map(|(_, size)| size).sum())
     }
 
-    /// Return the node above each node: by shortest chains, or by dominators if the graph is cut off.
+    /// Return the node above each node: the one before it on its shortest chain or, in an incomplete graph, its
+    /// immediate dominator.
     pub(super) fn above(&self, watcher: &dyn Watcher) -> Result<&[u32]> {
         Ok(if self.proof.is_cut { &self.dominators(watcher)?.above } else { &self.tree(watcher)?.before })
     }
 
-    /// Return every node once, each after the one above it.
+    /// Return every node once, each after the node above it (see `above`).
     pub(super) fn downwards(&self, watcher: &dyn Watcher) -> Result<Cow<'_, [u32]>> {
         Ok(match self.proof.is_cut {
             true => Cow::Owned(order_of(self.above(watcher)?)),

@@ -1,5 +1,5 @@
-//! The owner of each block, the same for all answers. An object owns itself and the buffers that its fields name. A
-//! block of C code belongs to the nearest object or root on the shortest chain to it; chains over stronger edges come
+//! Find the owner of each block, the same for all answers. An object owns itself and the buffers that its fields claim.
+//! A block of C code belongs to the nearest object or root on the shortest chain to it; chains over stronger edges come
 //! first.
 
 use super::csr::split;
@@ -38,7 +38,8 @@ impl Owners for Graph {
 }
 
 impl Graph {
-    /// Return the owner of each node by number: an object or a root, which owns itself; `u32::MAX` if there is none.
+    /// Return the owner of each node, by the node's number: the number of an object or a root, or `u32::MAX` if there
+    /// is none. Objects and roots own themselves.
     pub(crate) fn owners(&self, watcher: &dyn Watcher) -> Result<&[u32]> {
         let tree = self.tree(watcher)?;
         if self.owners.get().is_none() {
@@ -48,7 +49,7 @@ impl Graph {
         Ok(self.owners.get().map_or(&[], Vec::as_slice))
     }
 
-    /// Return the owner of each of `ids`, as `owners` does.
+    /// Return the owner of each of `ids`, or `u32::MAX`; see `owners`.
     pub fn owners_of(&self, watcher: &dyn Watcher, ids: &[u32]) -> Result<Vec<u32>> {
         let owners = self.owners(watcher)?;
         ids.iter().map(|id| Ok(owners[self.check(*id)? as usize])).collect()
@@ -65,7 +66,7 @@ impl Graph {
                 way.push(at);
                 at = tree.before[at as usize];
             }
-            // The path begins at a root, or below a node whose owner is known.
+            // The way up ends at a root, or at a node whose owner is known.
             let mut owner = match at {
                 NOBODY => way.last().copied().unwrap_or(NOBODY),
                 known => owners[known as usize],
@@ -87,15 +88,15 @@ impl Graph {
         id >= self.ids.first_static || is_object(self.kinds[id as usize]) || self.kinds[id as usize] & IDLE != 0
     }
 
-    /// Assign the blocks of syntax trees to the roots that lead to them: they belong to the compiler, whatever points
-    /// to them.
+    /// Assign each block of a syntax tree to the root of its shortest chain: such blocks belong to the compiler,
+    /// whatever objects point to them.
     fn give_syntax(&self, tree: &Tree, owners: &mut [u32], control: &Control) -> Result<(), Cancelled> {
         let roots = roots_above(&tree.before, self.ids.first_root, &self.syntax, control)?;
         self.syntax.iter().zip(roots).for_each(|(id, root)| owners[*id as usize] = root);
         Ok(())
     }
 
-    /// Return for each type, by its number, whether its objects own buffers by their fields.
+    /// Return for each type, by its number, whether fields of its objects claim buffers.
     fn claiming_types(&self) -> Vec<bool> {
         let Some(layout) = &self.layout else { return Vec::new() };
         let mut types = Types::new(self.heaps.lend(), layout);
@@ -104,8 +105,8 @@ impl Graph {
         self.types.iter().map(|address| claims(*address)).collect()
     }
 
-    /// Make all objects their own owners, and assign each buffer to the first object whose field claims it. Other
-    /// objects only refer to it, as text files do to the state of their module.
+    /// Make all objects their own owners, and assign each buffer to the first object whose field claims it. Objects
+    /// whose types claim nothing only refer to buffers, as text files refer to the state of their module.
     fn claim_buffers(&self, owners: &mut [u32], control: &Control) -> Result<(), Cancelled> {
         let claiming = self.claiming_types();
         let claims = |id: u32| {
@@ -129,7 +130,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Follow the objects that no root reaches, over the strongest edges first.
+    /// Assign the blocks that only unreached objects reach to those objects, over the strongest edges first.
     fn follow_unreached(&self, tree: &Tree, owners: &mut [u32], control: &Control) -> Result<(), Cancelled> {
         let is_syntax = |id: &u32| self.syntax.binary_search(id).is_ok();
         let is_open = |id: &u32| tree.phases[*id as usize] == NOT_REACHED && !is_syntax(id);
@@ -155,8 +156,8 @@ impl Graph {
     }
 }
 
-/// Return the root at the end of the chain of each of `ids`, or NOBODY. `before`: the node before each node. Each node
-/// is passed only once.
+/// Return for each of `ids` the root of its chain, or NOBODY. `before`: the node before each node on its chain. Passes
+/// each node only once.
 fn roots_above(before: &[u32], first_root: u32, ids: &[u32], control: &Control) -> Result<Vec<u32>, Cancelled> {
     const OPEN: u32 = NOBODY - 1;
     let mut above = vec![OPEN; if ids.is_empty() { 0 } else { before.len() }];
@@ -185,8 +186,8 @@ mod tests {
     use gdbheap_access::testing::{Ended, Unwatched};
     use gdbheap_access::work::{Task, Watcher};
 
-    /// Return the roots above `count` nodes, each below the end of a chain of as many others that leads to the root 2 *
-    /// count.
+    /// Return the roots of `count` nodes, all below the end of one chain of `count` others. The root of the chain is
+    /// the node 2 * count.
     fn roots_of(watcher: &dyn Watcher, count: u32) -> Result<Vec<u32>, Error> {
         let chain = (0..count).map(|node| if node == 0 { 2 * count } else { node - 1 });
         let before: Vec<u32> = chain.chain((0..count).map(|_| count - 1)).chain([NOBODY]).collect();

@@ -1,20 +1,22 @@
-//! Decide which blocks' last words are fields. An allocator rounds sizes up, so the last word of a block may lie after
-//! the requested bytes and be older than the block.
+//! Decide in which blocks the last word is a field. An allocator rounds sizes up, so the last word of a block may lie
+//! after the requested bytes and be older than the block.
 //!
 //! A single block does not show how much was requested, but blocks of one group do together: if the last word is a
-//! field that refers to blocks, it is one in all of them. If few of many blocks have a reference there, or some have
-//! another number, these words are weak evidence.
+//! field that refers to blocks, it is one in all of them. If only few of many blocks have a reference there, or if some
+//! have a number that is no address, these words are weak evidence.
 
 use gdbheap_access::bytes::word_at;
 use std::collections::{HashMap, HashSet};
 
-/// Fewer blocks show nothing: a word that points to where something begins then counts as a reference.
+/// In a group of fewer blocks the last word counts as a field: they are too few to show the opposite.
 const FEW: u64 = 16;
-/// In a field at least one block in LEAST has a reference, and at most one in MOST_ODD has another number.
+/// The last word is a field if at least one block in LEAST has a reference there, and at most one in MOST_ODD an odd
+/// number (see `Counts`).
 const LEAST: u64 = 3;
 const MOST_ODD: u64 = 20;
 
-/// The last words of a group's blocks: how many are references, and how many are not addresses.
+/// The last words of a group's blocks. `references`: how many are references; `odd`: how many are neither references,
+/// nor zero, nor addresses of static data.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     blocks: u64,
@@ -28,7 +30,7 @@ impl Counts {
     }
 }
 
-/// The last words of the blocks of each group.
+/// For each group, the counts of its blocks' last words.
 #[derive(Default)]
 pub(crate) struct Padding(HashMap<u32, Counts>);
 
@@ -44,16 +46,17 @@ pub(crate) fn look(head: &[u8], may_lead: impl Fn(u64) -> bool) -> u64 {
     class(0) << 2 | class(8)
 }
 
-/// Return the group of a block, never 0: blocks of its kind or, if that is unknown, blocks of its size whose first
-/// words look like its own.
+/// Return the number of a block's group, never 0. A group has all blocks of one kind or, if the kind is unknown, the
+/// blocks of one size with the same classes of first words (`look`).
 pub(crate) fn group(kind: u32, size: u64, look: u64) -> u32 {
     let key = if kind == 0 { size << 5 | look << 1 } else { u64::from(kind) << 1 | 1 };
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1
 }
 
 impl Padding {
-    /// Count the last word of a block of a group. `is_reference`: it is the address of a used block, or of what begins
-    /// in one. `is_plain`: it is zero or the address of static data, as a field may be too.
+    /// Count the last word of one block of a group. `is_reference`: the word is the address of a used block, or of
+    /// something that begins inside one. `is_plain`: the word is zero or the address of static data, which a field may
+    /// be too.
     #[inline(always)]
     pub(crate) fn add(&mut self, group: u32, is_reference: bool, is_plain: impl FnOnce() -> bool) {
         let counts = self.0.entry(group).or_default();
@@ -71,7 +74,7 @@ impl Padding {
         }
     }
 
-    /// Return the groups in whose blocks the last word is a field.
+    /// Return the numbers of the groups in which the last word of each block is a field.
     pub(crate) fn fields(&self) -> HashSet<u32> {
         self.0.iter().filter(|(_, counts)| counts.is_field()).map(|(group, _)| *group).collect()
     }

@@ -1,4 +1,4 @@
-//! Passes over a tree: from the roots down, or from the leaves up.
+//! Passes over a tree, from the roots down or from the leaves up. A tree is given as the node above each node.
 
 use super::tree::NOBODY;
 use crate::bits::Bits;
@@ -19,7 +19,8 @@ pub(super) fn order_of(above: &[u32]) -> Vec<u32> {
     order
 }
 
-/// Add each node's sum to that of the node above it, except for nodes that are `apart`. `order` comes from `order_of`.
+/// Add each node's sum to that of the node above it, from the leaves up, except for nodes for which `is_apart` is true.
+/// `order` comes from `order_of`.
 pub(super) fn add_up(order: &[u32], above: &[u32], sums: &mut [u64], is_apart: impl Fn(u32) -> bool) {
     for (index, node) in order.iter().enumerate().rev() {
         if let Some(soon) = index.checked_sub(SOON).map(|index| order[index] as usize) {
@@ -33,7 +34,7 @@ pub(super) fn add_up(order: &[u32], above: &[u32], sums: &mut [u64], is_apart: i
     }
 }
 
-/// Return the seeds and all nodes below them. `order` comes from `order_of`.
+/// Return the set of the seeds and all nodes below them. `order` comes from `order_of`.
 pub(super) fn below(order: &[u32], above: &[u32], seeds: &Bits) -> Bits {
     let mut found = Bits::new(above.len() as u64);
     for (index, node) in order.iter().enumerate() {
@@ -52,7 +53,7 @@ pub(super) fn below(order: &[u32], above: &[u32], seeds: &Bits) -> Bits {
 mod tests {
     use super::{add_up, below, order_of, Bits, NOBODY};
 
-    // 3 is a root, below it 1 and below that 0 and 4; 5 is another root; 2 stands alone.
+    // 3 is a root, 1 is below 3, and 0 and 4 are below 1. 2 and 5 are roots without nodes below them.
     const ABOVE: [u32; 6] = [1, 3, NOBODY, NOBODY, 1, NOBODY];
 
     #[test]

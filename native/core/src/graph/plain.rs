@@ -1,12 +1,13 @@
 //! The graph of a target without objects of known layout: blocks, and the words in them that are addresses of others.
 //!
 //! An edge is EXACT if the word points to where something begins. It is LIKELY if such a word is the last one of a
-//! block, which may lie after the requested bytes and be older than the block (padding.rs). It is DOUBTFUL if it points
-//! into the middle of a block, unless a proven structure is held there, such as a Rust table. Something begins at a
-//! block's first byte, in the forms that Valgrind knows (memcheck's `--leak-check-heuristics`), and in forms that the C
-//! library itself uses. A word that points to the last bytes of a block also points to the header of the chunk after
-//! it. It counts like any other if many blocks have such a word at one offset, or if one block has many; elsewhere it
-//! is STRAY, because links of a free chunk may be left there. Every word after a container's last item is STRAY too.
+//! block, which may lie after the requested bytes and be older than the block (padding.rs). It is DOUBTFUL if the word
+//! points into the middle of a block, unless the block is a proven structure to whose middle its holder points, such as
+//! a Rust table. Something begins at a block's first byte, in the forms that Valgrind knows (memcheck's
+//! `--leak-check-heuristics`), and in forms that the C library itself uses. A word that points to the last bytes of a
+//! block also points to the header of the chunk after it. It counts like any other word into a block if many blocks
+//! have such a word at one offset, or if one block has many. Elsewhere it is STRAY, because it may be a leftover link
+//! of a free chunk. Every word after a container's last item is STRAY too.
 
 use super::csr::{Joined, Written};
 use super::drawing::{in_pieces, root_phases, walked_bits, Root};
@@ -34,18 +35,19 @@ const WINDOW: u64 = 256 << 10;
 /// Two words precede the first entry of a thread's dynamic thread vector: the first is the number of entries (glibc,
 /// elf/dl-tls.c).
 const VECTOR_HEADER: u64 = 16;
-/// The farthest place in its block at which a base class begins, or memory that was aligned to less.
+/// A base class begins at most this far inside a block. Farther inside, only memory that is aligned to this begins.
 const MAX_INSIDE: u64 = 64 << 10;
-/// The words of aligned memory that are read.
+/// How many first words of aligned memory are searched for the address of its block.
 const KEPT_WORDS: u64 = 4;
 /// A chunk is up to this many bytes larger than the request.
 const MAX_SLACK: u64 = 24;
 /// The links of a free chunk lie in its first bytes (glibc, malloc.c: fd, bk, fd_nextsize, bk_nextsize).
 const LINKS: u64 = 32;
-/// This many words to headers in one block, or at one offset in blocks of one size, are fields.
+/// Words that point to headers are fields if one block has this many, or if blocks of one size have this many at one
+/// offset.
 const MANY_LAST: u32 = 16;
 
-/// Where tables of virtual functions may lie, and code: ranges [start, end), ascending.
+/// Ranges [start, end), ascending: `data` may contain tables of virtual functions, `code` has the functions.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
     pub data: Vec<(u64, u64)>,
@@ -67,11 +69,13 @@ fn holds(ranges: &[(u64, u64)], address: u64) -> bool {
     after > 0 && address < ranges[after - 1].1
 }
 
-/// Read all edges. `roots`: phase 0 for static data and data of threads, 1 for stacks and registers. `kinds`: the kind
-/// of each block by its number, from one on, 0 if unknown; empty if all are. `held_inside`: kinds of blocks that are
-/// proven to be held by a pointer into their middle. `linked`: tables of the dynamic linker, ascending. `left_over`:
-/// parts of blocks without items, according to their containers, ascending. `is_partial`: memory that may lead to
-/// blocks is missing. `hidden`: unaligned words with their addresses, ascending.
+/// Find all edges between blocks. `roots`: their phase is 0 for static data and data of threads, 1 for stacks and
+/// registers. `kinds`: the kind of each block, by the block's number; kinds count from 1, and 0 is an unknown one;
+/// empty if all are unknown. `held_inside`: the kinds of blocks whose holder points into their middle. `linked`: the
+/// addresses of the dynamic linker's tables, ascending. `left_over`: parts of blocks that hold no items, according to
+/// the containers to which the blocks belong, ascending. `is_partial`: memory that may hold references is missing.
+/// `hidden`: unaligned words, each as its address and its value, ascending. Fails if a root has an invalid phase, if
+/// the blocks hold objects, if there are more than 2^30 blocks, or if memory runs out.
 #[allow(clippy::too_many_arguments)]
 pub fn draw_blocks(
     watcher: &dyn Watcher,
@@ -146,21 +150,22 @@ fn outside(control: &Control, mut drawer: Drawer<'_>, roots: &[Root]) -> Result<
 /// Stands for a block's number if a word lies outside blocks.
 const NO_BLOCK: u32 = u32::MAX;
 
-/// Finds the blocks in which words to the last bytes of other blocks are fields.
+/// Finds blocks with fields that point to the last bytes of other blocks. Other words that point there, the candidates,
+/// may be leftover links of free chunks.
 #[derive(Default)]
 struct Ends {
-    /// How many such words are at the same offset of blocks of the same size.
+    /// The number of candidate words, by block size and offset.
     places: HashMap<u64, u32>,
-    /// Each such block and offset.
+    /// The block of each candidate word, and its key in `places`.
     found: Vec<(u32, u64)>,
-    /// Blocks with many such words.
+    /// Blocks with at least MANY_LAST candidate words.
     many: Vec<u32>,
-    /// The number of such words in the block that is being read.
+    /// The number of candidate words in the block that is being read.
     own: u32,
 }
 
 impl Ends {
-    /// Count a word `inside` bytes after the beginning of a block.
+    /// Count a candidate word, `inside` bytes after the beginning of the block `own` of `size` bytes.
     fn add(&mut self, own: u32, size: u64, inside: u64) {
         self.own += 1;
         if inside >= LINKS {
@@ -170,7 +175,7 @@ impl Ends {
         }
     }
 
-    /// End the words of a block.
+    /// Record the block `own`, whose words were all read, if it has many candidate words.
     #[inline(always)]
     fn end(&mut self, own: u32) {
         if std::mem::take(&mut self.own) >= MANY_LAST {
@@ -184,7 +189,7 @@ impl Ends {
         self.many.extend(other.many);
     }
 
-    /// Return a bit for each of `count` nodes: whether such words in it are fields.
+    /// Return a bit for each of `count` nodes: whether its candidate words are fields.
     fn holders(&self, count: usize) -> Bits {
         let mut bits = Bits::new(count as u64);
         let found = self.found.iter().filter(|(_, place)| self.places[place] >= MANY_LAST).map(|(own, _)| own);
@@ -193,7 +198,7 @@ impl Ends {
     }
 }
 
-/// The visitor of one worker.
+/// Finds the edges of blocks: the visitor of one worker.
 struct Drawer<'a> {
     blocks: Blocks<'a>,
     tables: &'a Tables,
@@ -205,9 +210,9 @@ struct Drawer<'a> {
     /// The kind of each block by its number; empty if all are unknown.
     kinds: &'a [u32],
     hidden: &'a [(u64, u64)],
-    /// Tables of the dynamic linker, which refer only to the table before; ascending.
+    /// The addresses of the dynamic linker's tables, ascending. Such a table refers only to the previous one.
     linked: &'a [u64],
-    /// Parts of blocks without items: of all blocks, and of the block that is being read.
+    /// The parts that hold no items: of all blocks, and (`left_here`) of the block that is being read.
     left_over: &'a [(u64, u64)],
     left_here: &'a [(u64, u64)],
     padding: Padding,
@@ -255,8 +260,8 @@ impl<'a> Drawer<'a> {
         pointer >= self.bounds.0 && pointer < self.bounds.1
     }
 
-    /// Add an edge of the node `own` if the word at `at` points into another block. Return whether something begins
-    /// there.
+    /// Add an edge of the node `own` if the word `pointer`, which lies at `at`, points into another block. Return
+    /// whether something begins where it points.
     #[inline(always)]
     fn word(&mut self, at: impl FnOnce() -> u64, pointer: u64, strength: u32, own: u32) -> bool {
         if strays::has_tag(pointer) {
@@ -272,7 +277,7 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    /// Add a stray edge if a word without its tag is the address of another block.
+    /// Add a stray edge if the word, with its tag bits removed, is the address of another block.
     #[inline(always)]
     fn tagged(&mut self, word: u64, own: u32) {
         if let Some(pointer) = strays::untagged(word, &self.spans) {
@@ -290,7 +295,7 @@ impl<'a> Drawer<'a> {
         }
         let heaps = self.blocks.heaps;
         let is_header = heaps.is_header(pointer);
-        // Before the first block there is no block that shares a part of its header.
+        // The header of the first block is no part of another block.
         if is_header && pointer < found.address {
             return false;
         }
@@ -304,18 +309,20 @@ impl<'a> Drawer<'a> {
         begins
     }
 
-    /// Return whether something begins at `pointer`, inside a block. Far from the block's beginning only aligned memory
-    /// counts, so that the millions of pointers into the blocks of a program's own allocator cost no reads.
+    /// Return whether something begins at `pointer`, inside a block. Farther than MAX_INSIDE from the block's
+    /// beginning, only multiples of MAX_INSIDE are examined: a program's own allocator may have millions of pointers
+    /// into its large blocks, and each would cost reads.
     fn begins_inside(&mut self, block: &Block, pointer: u64) -> bool {
         let (tables, reader, inside) = (self.tables, &mut self.reader, pointer - block.address);
         if pointer % WORD != 0 || inside > MAX_INSIDE && pointer % MAX_INSIDE != 0 {
             return false;
         }
         let room = block.end - pointer;
-        // An interface after plain members; elsewhere any two words may look like an object.
+        // At the end of a block it may be an interface after plain members; elsewhere any two words may look like an
+        // object.
         let is_last = room == WORD;
         match inside {
-            // After the number of elements of an array with destructors (Itanium C++ ABI, 2.7).
+            // An array whose elements have destructors begins after the number of its elements (Itanium C++ ABI, 2.7).
             WORD if reader.any_word(block.address).is_some_and(|count| is_multiple(count, room)) => true,
             VECTOR_HEADER if reader.any_word(block.address).is_some_and(|last| is_vector(last, room)) => true,
             _ => {
@@ -326,7 +333,7 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    /// Add the words of [start, end), outside the heaps or in the block `own`.
+    /// Add the words of [start, end), which lie in the block `own` or, for NO_BLOCK, outside the heaps.
     fn words(&mut self, start: u64, end: u64, own: u32) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(WINDOW as usize, 0);
@@ -338,7 +345,8 @@ impl<'a> Drawer<'a> {
         self.scratch = scratch;
     }
 
-    /// Add words at `at` in the block that is being read, or outside blocks. Words in parts without items are stray.
+    /// Add the words `piece`, which lie at the address `at` in the block `own` or outside blocks. Words in parts that
+    /// hold no items are stray.
     #[inline(always)]
     fn piece(&mut self, at: u64, piece: &[u8], own: u32) {
         if self.left_here.is_empty() {
@@ -384,7 +392,8 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    /// Return the parts of a block without items. Only containers, whose kind is known, have such parts.
+    /// Return the parts of a block that hold no items. Only blocks of containers have such parts, and their kind is
+    /// known.
     #[inline(always)]
     fn left_in(&self, id: u32, (address, end): (u64, u64)) -> &'a [(u64, u64)] {
         if self.kinds.get(id as usize).is_none_or(|kind| *kind == 0) {
@@ -452,14 +461,15 @@ impl Visitor for Drawer<'_> {
     }
 }
 
-/// Return whether memory that was aligned within its block has the block's address near it, to free it by: right before
-/// it, or among its first words, as the dynamic linker's tables of loaded objects do (elf/dl-find_object.c).
+/// Return whether `pointer` is memory that was aligned inside its block and that keeps the block's address for free():
+/// right before it, or among its first words, as the dynamic linker's tables of loaded objects do
+/// (elf/dl-find_object.c).
 fn keeps_start(reader: &mut Reader<'_>, block: &Block, pointer: u64) -> bool {
     let mut near = (pointer - WORD..pointer + KEPT_WORDS * WORD).step_by(WORD as usize);
     near.any(|at| at > block.address && at < block.end && reader.any_word(at) == Some(block.address))
 }
 
-/// Return whether a vector whose last index is `last` may fill the `room`.
+/// Return whether a dynamic thread vector whose last index is `last` may fill `room` bytes.
 fn is_vector(last: u64, room: u64) -> bool {
     is_size(last.saturating_add(1).saturating_mul(VECTOR_HEADER), room)
 }
@@ -469,7 +479,7 @@ fn is_size(size: u64, room: u64) -> bool {
     size <= room && size + MAX_SLACK > room
 }
 
-/// Return whether `count` elements of one size may fill the `room`.
+/// Return whether `count` elements of one size may fill `room` bytes.
 fn is_multiple(count: u64, room: u64) -> bool {
     count > 0 && count <= room && is_size(room / count * count, room)
 }

@@ -2,7 +2,7 @@
 //! multiples of a large power of two; addresses of blocks hardly ever are.
 //!
 //! Objects of one type, and blocks of C code of one size, have the same kind of value at the same offset. If few of the
-//! others have a reference there, such a word is a number.
+//! other blocks in such a group have a reference there, the word is a number.
 
 use super::edges::{Round, BUFFER, IDLE};
 use super::ids::{Blocks, Node};
@@ -12,15 +12,15 @@ use gdbheap_access::error::Cancelled;
 use gdbheap_access::work::Control;
 use std::collections::{HashMap, HashSet};
 
-/// The most of one kind that are examined.
+/// The most blocks of one group that are examined.
 const MOST: u32 = 1 << 10;
 const HEAD: usize = 16;
 /// The most bytes that precede an object in its block.
 const LONGEST_HEAD: u64 = 32;
 const OFTEN: u32 = 1 << 20;
 
-/// Return the group whose members have the same kind of values: the number of a type, or the size and first words of a
-/// block of C code.
+/// Return the group of a block. Members of a group have the same kind of value at each offset: they are objects of one
+/// type, or blocks of C code of one size that begin alike.
 fn group(blocks: &Blocks<'_>, kind: u32, (address, size): (u64, u64)) -> u32 {
     if kind != 0 {
         return padding::group(kind, 0, 0);
@@ -36,7 +36,8 @@ fn begins(blocks: &Blocks<'_>, word: u64) -> bool {
     word % 8 == 0 && blocks.find(word).is_some_and(|found| word.wrapping_sub(found.address) <= LONGEST_HEAD)
 }
 
-/// Return the edges `(source, target)` among `rounds` that are numbers. `kinds`: of all nodes.
+/// Return those of `rounds` that are numbers and not references, as `(source, target)`. `kinds`: the kinds of all
+/// nodes.
 pub(crate) fn numbers(
     blocks: &Blocks<'_>,
     kinds: &[u32],

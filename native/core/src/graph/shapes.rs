@@ -1,35 +1,38 @@
-//! Where the references of an object lie, by its type, and those of a buffer, by its owner's fields.
+//! Where references lie: in an object according to its type, in a buffer according to its owner's fields.
 
 use crate::python::types::{Kind, Types};
 
-/// Types with a base of one of these names. `opaque`: bytes of the object that hold no references except those listed
-/// here (-1: all of that base's fields).
+/// How to read the objects of all types that have a base with one of these names. `opaque`: so many first bytes of the
+/// object hold no references except those that are listed here; -1: all fields of that base do not.
 #[derive(Clone, Debug)]
 pub struct Form {
     pub names: Vec<String>,
     pub opaque: i64,
     /// Offsets of single references in the opaque part.
     pub fields: Vec<u64>,
-    /// Offsets of words outside it that hold none.
+    /// Offsets of words after the opaque part that are no references.
     pub skipped: Vec<u64>,
-    /// The offset of as many references as `ob_size` says; -1: none.
+    /// The offset of an array of references, which has as many as `ob_size` says; -1: none.
     pub items: i64,
     /// The offset of a frame that is part of the object; -1: none.
     pub frame: i64,
-    /// The offset of a signed byte: from the value `frame_gone` on the frame is gone; 0: there is no such byte.
+    /// The offset of a signed byte: if its value is `frame_gone` or higher, the frame is gone. 0: there is no such
+    /// byte.
     pub frame_state: u64,
     pub frame_gone: i8,
-    /// The frame is the object's own only if this word points to it; 0: always.
+    /// The offset of a word: the frame is part of the object only if the word points to it. 0: it always is.
     pub frame_pointer: u64,
-    /// A table inside the object, in use while the word at `table_pointer` points to it: its offset, the distance of
-    /// its entries, the offset of the key in an entry, and the number of keys and values in an entry; -1: none.
+    /// The offset of a table inside the object; -1: none. It is in use while the word at `table_pointer` points to it.
+    /// `table_mask`: the offset of the number of its entries minus one; `table_step`: the size of an entry;
+    /// `table_first`: the offset of the key in an entry; `table_words`: the number of keys and values in an entry.
     pub table: i64,
     pub table_pointer: u64,
     pub table_mask: u64,
     pub table_step: u64,
     pub table_first: u64,
     pub table_words: u64,
-    /// Such an object only passes an address on: what its C words refer to belongs to others that refer to it too.
+    /// Such an object (a PyCapsule) only passes on an address: the memory to which its C words point belongs to other
+    /// objects, which refer to it too.
     pub is_handle: bool,
 }
 
@@ -39,14 +42,15 @@ pub struct FrameLayout {
     pub fields: Vec<u64>,
     pub code: u64,
     pub locals: u64,
-    /// The number of locals and values on the stack: an int (negative while the frame runs), or the address after them.
+    /// The offset of the number of locals and values on the stack: an int (negative while the frame runs), or the
+    /// address after them if `top_is_pointer`.
     pub top: u64,
     pub top_is_pointer: bool,
-    /// A byte that is zero unless the frame runs; 0: there is none. A pointer `top` is NULL while the frame runs and
-    /// when it is done.
+    /// The offset of a byte that is zero unless the frame runs; 0: there is none. It is needed because a pointer `top`
+    /// is NULL both while the frame runs and when it is done.
     pub executing: u64,
-    /// Since 3.10 the count is that of the stack alone, which begins where this word points; 0: the count includes the
-    /// locals.
+    /// The offset of the pointer to where the stack begins, up to 3.10. In 3.10 `top` counts only the values on the
+    /// stack. 0: since 3.11 `top` counts the locals too.
     pub stack: u64,
     /// The offset of the number of locals in a code object; 0: they end where the stack begins.
     pub code_locals: u64,
@@ -57,7 +61,7 @@ pub struct FrameLayout {
 /// The layout of the keys of a dict.
 #[derive(Clone, Debug)]
 pub struct KeysLayout {
-    /// Offsets; -1 if this release has no such field.
+    /// These three are offsets; -1 if this release has no such field.
     pub kind: i64,
     pub log2_index_bytes: i64,
     pub size: i64,
@@ -78,22 +82,26 @@ pub struct GraphLayout {
     pub keys: Option<KeysLayout>,
     pub flag_heap_type: u64,
     pub flag_managed_dict: u64,
-    /// The distance from an object with a managed dict to the word that points to it; 0: there are no such objects.
+    /// The distance from an object with a managed dict to the word that points to the dict; 0: the release has no such
+    /// objects.
     pub managed_dict: i64,
-    /// A flag of types whose objects have the values of their attributes after their fields; 0: there are none.
+    /// The flag of types whose objects have their attribute values after their fields; 0: the release has no such
+    /// types.
     pub flag_inline_values: u64,
-    /// C types in which all words that point to objects are references.
+    /// Names of C types in which all words that point to objects are references.
     pub closed: Vec<String>,
-    /// The same for any type written in C that has one of these as a base.
+    /// Names of C types: in any type written in C with one of them as a base, all words that point to objects are
+    /// references.
     pub closed_families: Vec<String>,
     /// The addresses of the interpreters' states: a block of C code that contains one has free lists.
     pub interpreters: Vec<u64>,
 }
 
-/// The contents of a buffer: no references; as many as its owner says; a dict's keys; values after a prefix; values
-/// after a header; values alone; a set's table; a table of hash, key and value; a deque's items; the items of Python
-/// 2's deque; a module's state, whose bytes are in the mark; numbers, which prove nothing even if they look like
-/// references. Any other number (the caller uses 10): every word that looks like a reference.
+/// The contents of a buffer. LEAF: no references. ITEMS: as many references as the owner says. KEYS: the keys of a
+/// dict. PREFIXED, HEADED, SPLIT: attribute values, after a prefix, after a header, or without either. SET: the table
+/// of a set. TABLE: entries of hash, key and value. DEQUE, OLD_DEQUE: items of a deque, in Python 3 and in Python 2.
+/// STATE: the state of a module; the mark has its size. NUMBERS: numbers, which prove nothing even if they look like
+/// references. ANYTHING, and any other number: every word that looks like a reference.
 pub(crate) const LEAF: u32 = 1;
 pub(crate) const ITEMS: u32 = 2;
 pub(crate) const KEYS: u32 = 3;
@@ -105,12 +113,13 @@ pub(crate) const TABLE: u32 = 8;
 pub(crate) const DEQUE: u32 = 9;
 pub(crate) const ANYTHING: u32 = 10;
 pub(crate) const OLD_DEQUE: u32 = 11;
-/// Items after their capacity.
+/// References after a word with their capacity.
 pub(crate) const COUNTED: u32 = 12;
 pub(crate) const STATE: u32 = 13;
 pub(crate) const NUMBERS: u32 = 14;
 
-/// Combine the contents of a block and their number in one word. The word 0 means an unclaimed block.
+/// Combine the contents of a buffer and a number (such as that of its items) in one word, its mark. The mark 0 is that
+/// of a block that no object claims.
 pub(crate) fn mark(contents: u32, number: u64) -> u32 {
     contents << 28 | number.min(MOST) as u32
 }
@@ -123,7 +132,8 @@ pub(crate) struct Shape {
     /// The number by which all workers know the type.
     pub(crate) number: u32,
     pub(crate) form: Option<usize>,
-    /// Words in [from, to) are read; those from `certain` on are surely references, or not addresses at all.
+    /// The words at the offsets [from, to) are read. Words from `certain` on are either references or no addresses at
+    /// all.
     pub(crate) from: u64,
     pub(crate) to: u64,
     pub(crate) certain: u64,
@@ -131,7 +141,8 @@ pub(crate) struct Shape {
     pub(crate) skipped: Vec<u64>,
     /// The bytes of an item, for C types of variable size.
     pub(crate) item: u64,
-    /// The distance of the dict of an object of variable size from its end, and the address of the size of an item.
+    /// For an object of variable size, the distance of its pointer to a dict from its end (0: none), and (`item_at`)
+    /// the address of the size of its items.
     pub(crate) dict_before_end: u64,
     pub(crate) item_at: u64,
     pub(crate) basic: u64,
@@ -140,7 +151,7 @@ pub(crate) struct Shape {
     /// Whether instances hold a reference to their type.
     pub(crate) holds_type: bool,
     pub(crate) is_handle: bool,
-    /// Whether there are no references except to owned buffers.
+    /// Whether objects of this type have no references except to their own buffers.
     pub(crate) is_bare: bool,
     pub(crate) is_leaf: bool,
     /// Whether the type could be read; if not, any word of an object may be a reference.
@@ -148,7 +159,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Make the shape for a type that is cut off.
+    /// Make the shape for a type that could not be read.
     fn unknown(number: u32) -> Shape {
         Shape {
             number,
@@ -204,7 +215,7 @@ fn known_shape(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u32
         to: basic,
         certain: if closed { 0 } else { kind.extent },
         skipped,
-        // Items of other sizes, like the code of a pattern, are not words.
+        // Items whose size is no multiple of eight, like the code of a pattern, are not words.
         item: if closed || item % 8 != 0 { 0 } else { item },
         dict_before_end: if dict < 0 && !managed { dict.unsigned_abs() } else { 0 },
         item_at: kind.address.wrapping_add(known.tp_itemsize),
@@ -241,7 +252,8 @@ fn form_of(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> Option<(usize,
     })
 }
 
-/// Return whether the nearest base that is written in C is one whose fields are known.
+/// Return whether all words that point to objects are references in the part of an object that C code defines: the
+/// type's nearest base written in C must be in `closed`, or have a base in `closed_families`.
 fn is_closed(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> bool {
     let dealloc = |address: u64| types.space.word(address.wrapping_add(types.layout.tp_dealloc));
     let bases = types.bases(kind);
@@ -253,7 +265,7 @@ fn is_closed(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> bool {
     })
 }
 
-/// In the mark of a deque's block: its links are stale, and lead to no further block.
+/// A bit in the mark of a deque's last block: its links are stale, and no further block follows.
 pub(crate) const LAST_OF_DEQUE: u64 = 1 << 16;
 
 /// The layout of a deque's block: how many items fit, where they begin, and the offset of the link to the next block.

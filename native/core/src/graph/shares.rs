@@ -1,4 +1,4 @@
-//! Assign each block to the nearest labelled node on its chain.
+//! Give each block the label of the nearest labelled node above it (or its own), and sum up the blocks by label.
 
 use super::csr::split;
 use super::edges::{is_object, BUFFER};
@@ -20,7 +20,7 @@ pub struct Labelled {
     pub group: Grouped,
 }
 
-/// Objects of one type that several hold, and the sum of their retained sizes.
+/// Objects of one type with several holders each, and the sum of the objects' retained sizes.
 #[derive(Clone, Debug)]
 pub struct Several {
     pub type_address: u64,
@@ -35,7 +35,7 @@ pub struct Several {
 pub struct SharedBlocks {
     pub owner: u32,
     pub bytes: u64,
-    /// The largest of them.
+    /// The blocks that retain the most.
     pub examples: Vec<u32>,
 }
 
@@ -43,7 +43,7 @@ pub struct SharedBlocks {
 struct Sums {
     places: HashMap<(u32, Key), usize>,
     rows: Vec<((u32, Key), (u64, u64))>,
-    /// The indices of the keys that were met last, by a few bits of them: neighbours have few types.
+    /// A cache of the indices of keys that were met last, by a few bits of the key: neighbouring blocks have few types.
     recent: Vec<usize>,
 }
 
@@ -71,8 +71,8 @@ impl Sums {
 }
 
 impl Graph {
-    /// Return for each label its own blocks of at least `minimum` bytes, by group. `seeds`: nodes and their labels. The
-    /// bytes of a buffer count for its owner.
+    /// Return the blocks of at least `minimum` bytes, summed up by label and group. `seeds`: nodes with their labels. A
+    /// block has the label of the nearest seed above it. The bytes of a buffer count for its owner.
     pub fn shares(&self, watcher: &dyn Watcher, seeds: &[(u32, u32)], minimum: u64) -> Result<Vec<Labelled>> {
         let before = self.above(watcher)?;
         let sizes = self.sizes();
@@ -112,17 +112,17 @@ impl Graph {
         Ok(rows)
     }
 
-    /// Return the objects of a type that refer to one of `homes`, each with the first of these in the order of its
-    /// references.
+    /// Return the objects of a type that refer to one of `homes`, as `(object, home)`. If an object refers to several,
+    /// the home is the target of the first of these references.
     pub fn homes(&self, type_address: u64, homes: &HashSet<u32>) -> Vec<(u32, u32)> {
         let home =
             |id: &u32| self.edges.of(*id).iter().map(|edge| split(*edge).0).find(|target| homes.contains(target));
         self.objects_of(type_address).into_iter().filter_map(|id| home(&id).map(|found| (id, found))).collect()
     }
 
-    /// Return objects that no other object dominates, such as the items of two lists, by type, without objects that
-    /// retain `large` bytes or more. `without`: nodes that do not count as holders. The rows that retain the most come
-    /// first.
+    /// Return the objects that no other object dominates, such as the items of two lists, summed up by type. Objects
+    /// that retain `large` bytes or more are left out. `without`: nodes that neither count as holders nor are summed
+    /// up. The types that retain the most come first.
     pub fn kept_by_several(&self, watcher: &dyn Watcher, without: &HashSet<u32>, large: u64) -> Result<Vec<Several>> {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let is_several = |id: &u32| {
@@ -147,7 +147,7 @@ impl Graph {
             row.count += 1;
             row.bytes += sizes[id as usize];
             row.retained += retained;
-            // The first one, and then ever rarer ones: some of each part of memory.
+            // The first object, the second, the fourth, the eighth, and so on: examples from all parts of memory.
             if row.count.is_power_of_two() {
                 row.examples.push(id);
             }
@@ -157,7 +157,8 @@ impl Graph {
         Ok(rows)
     }
 
-    /// Return whether only roots, or nodes in `without`, dominate a node. `above`: the dominator of each node.
+    /// Return whether a node's immediate dominator, buffers skipped, is missing, a root, or in `without`. `above`: the
+    /// immediate dominator of each node.
     fn is_open(&self, above: &[u32], without: &HashSet<u32>, id: u32) -> bool {
         let mut keeper = above[id as usize];
         while keeper < self.ids.first_static && self.kinds[keeper as usize] & BUFFER != 0 {
@@ -166,8 +167,9 @@ impl Graph {
         keeper == NOBODY || keeper >= self.ids.first_root || without.contains(&keeper)
     }
 
-    /// Return blocks of C code that no object dominates, such as an allocator that two sessions share, by their owners:
-    /// at most `top` owners with at least `least` bytes, largest first. `without` as in `kept_by_several`.
+    /// Return the blocks of C code that no object dominates, such as an allocator that two sessions share, summed up by
+    /// owner. Only owners whose blocks retain at least `least` bytes are returned, at most `top`, largest first.
+    /// `without`: nodes that do not count as holders.
     pub fn shared_blocks(
         &self,
         watcher: &dyn Watcher,

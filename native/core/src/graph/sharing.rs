@@ -1,4 +1,5 @@
-//! What else leads to the blocks of a holder: how much would remain without the holder, and from where it is reached.
+//! Find what else holds the blocks of a holder: how much would remain if the holder were removed, and from which other
+//! nodes these blocks are reached.
 
 use super::csr::split;
 use super::edges::{is_object, BUFFER};
@@ -11,14 +12,14 @@ use gdbheap_access::work::{Control, Watcher};
 use std::collections::{HashMap, HashSet};
 
 const OFTEN: usize = 1 << 20;
-/// Nodes that lead to less than one part in LEAST_PART of the holder's bytes are left out.
+/// The search for other nodes ends when at most one part in LEAST_PART of the holder's bytes remains.
 const LEAST_PART: u64 = 10;
-/// A way down continues as long as one branch has at least one part in BRANCH_PART of all bytes.
+/// The path down from a root continues to a child that has at least one part in BRANCH_PART of the remaining bytes.
 const BRANCH_PART: u64 = 4;
 const MAX_ALIASES: usize = 4;
 
-/// A node that leads to a holder's blocks: the first of them that it reaches (`target`), and the bytes reached from it
-/// but not from the nodes before it.
+/// Another node from which blocks of a holder are reached. `target`: the first of these blocks; `bytes`: those of the
+/// blocks that are reached from this node but not from the nodes before it in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Other {
     pub id: u32,
@@ -26,20 +27,21 @@ pub struct Other {
     pub bytes: u64,
 }
 
-/// What some nodes hold.
+/// What some nodes hold, and what else holds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlsoHeld {
     /// The bytes of the nodes and of everything that the shortest chains reach through them.
     pub bytes: u64,
-    /// The part of these that would be freed without the nodes.
+    /// The part of these bytes that would be freed if the nodes were removed.
     pub retained: u64,
-    /// Other nodes that also reach what would not be freed, those with the most bytes first.
+    /// Other nodes from which the remaining blocks are also reached, those with the most bytes first.
     pub others: Vec<Other>,
-    /// References to one of the nodes besides the one on its chain: (referrer, node).
+    /// Further references to the nodes, as (referrer, node), besides the reference on each node's shortest chain.
     pub aliases: Vec<(u32, u32)>,
 }
 
-/// One round: the bytes and the first target of each node outside, for the remaining nodes that it reached first.
+/// One round of a search over the blocks inside. `sums`: for each node outside, the bytes of the blocks that it reached
+/// first, and the first of them; `total`: the bytes of all blocks reached.
 struct Round {
     sums: HashMap<u32, (u64, u32)>,
     total: u64,
@@ -51,14 +53,15 @@ struct Sharing<'a> {
     sizes: Vec<u64>,
     members: Bits,
     inside: Bits,
-    /// References from outside to nodes inside.
+    /// References from nodes outside to nodes inside, as (source, target). Inside are the holder's nodes and all nodes
+    /// below them.
     crossing: Vec<(u32, u32)>,
     aliases: Vec<(u32, u32)>,
 }
 
 impl Graph {
-    /// Return what would be freed without all of `members`, and at most `most` other nodes that lead to the rest of
-    /// what they hold.
+    /// Return what `members` hold, how much of it would be freed if all of them were removed, and at most `most` other
+    /// nodes from which the remaining blocks are reached.
     pub fn also_held(&self, watcher: &dyn Watcher, members: &HashSet<u32>, most: usize) -> Result<AlsoHeld> {
         for id in members {
             self.check(*id)?;
@@ -91,8 +94,8 @@ impl<'a> Sharing<'a> {
         Ok(found)
     }
 
-    /// Record the references from a node outside to nodes inside. If it has several to one member, the first is the one
-    /// on the chain.
+    /// Record the references from the node `source`, which is outside, to nodes inside. If it refers to a member
+    /// several times, the first reference is the one on the member's chain.
     fn cross(&mut self, source: u32) {
         let mut on_chain = NOBODY;
         for edge in self.graph.edges.of(source) {
@@ -110,8 +113,8 @@ impl<'a> Sharing<'a> {
         }
     }
 
-    /// Return whether an edge keeps its target alive. A buffer belongs only to its object: another C word that points
-    /// to it may be stale, or part of what a program wrote, such as the buffer of a file.
+    /// Return whether an edge keeps its target alive. A buffer belongs only to its object: another word of C code that
+    /// points to it may be stale, or data that the program wrote, as in the buffer of a file.
     fn counts(&self, source: u32, target: u32, strength: u32) -> bool {
         let kind = |id: u32| self.graph.kinds.get(id as usize).copied().unwrap_or(0);
         let is_owned = kind(target) & BUFFER != 0 && is_object(kind(self.tree.before[target as usize]));
@@ -133,7 +136,7 @@ impl<'a> Sharing<'a> {
         Ok(AlsoHeld { bytes, retained, others, aliases: self.aliases })
     }
 
-    /// Reach the remaining nodes from all crossing references except those of `gone` nodes.
+    /// Search the nodes inside from all crossing references, except those whose source is in `gone`.
     fn round(&self, gone: &Bits, control: &Control) -> std::result::Result<Round, Cancelled> {
         let mut firsts = vec![NOBODY; self.graph.nodes()];
         let mut queue = Vec::new();
@@ -175,8 +178,8 @@ impl<'a> Sharing<'a> {
         }
     }
 
-    /// Return the node that leads to most of the remaining bytes: the object at which the way down from the largest
-    /// root divides, or the root if there are no objects.
+    /// Return the node from which most of the remaining bytes are reached: the object at which the path down from the
+    /// largest root divides, or in a graph without objects the root.
     fn largest(&self, round: &Round) -> Option<Other> {
         let mut bytes = vec![0; self.graph.nodes()];
         round.sums.iter().for_each(|(source, sum)| bytes[*source as usize] = sum.0);
@@ -199,7 +202,7 @@ impl<'a> Sharing<'a> {
         Some(Other { id, target: round.sums[source].1, bytes: bytes[id as usize] })
     }
 
-    /// Return whether a node is the next one of a linked list.
+    /// Return whether `node` has the type of the node above it, as in a linked list.
     fn is_next(&self, above: u32, node: u32) -> bool {
         let kind = self.graph.kinds[node as usize];
         is_object(kind) && self.graph.kinds[above as usize] == kind

@@ -1,7 +1,8 @@
-//! What several nodes retain together: everything that would be unreachable without all of them.
+//! Compute what several nodes, the members, retain together: everything that would be unreachable if all of them were
+//! removed.
 //!
-//! All of it lies below one of them in the tree of shortest chains. What one of them dominates goes. Of the rest below
-//! them, what has an edge from something that stays also stays. So little of a large graph is examined.
+//! All of it lies below the members in the tree of shortest chains, so only little of a large graph is examined. Nodes
+//! that a member dominates would be freed. Any other node below the members stays if something that stays refers to it.
 
 use super::csr::{in_rows, split, Edges};
 use super::dominators::Dominators;
@@ -13,7 +14,7 @@ use std::collections::BinaryHeap;
 
 const OFTEN: usize = 1 << 20;
 
-/// Trees as compressed rows of the nodes right below each node, made from the node above each.
+/// Trees, as compressed rows of the nodes right below each node.
 pub(crate) struct Forest {
     tops: Vec<u32>,
     starts: Vec<u32>,
@@ -54,11 +55,12 @@ impl Forest {
         }
     }
 
-    /// Return for each kind the number of its nodes, their bytes, and the bytes of all nodes of the kind or below one.
-    /// `kind_of`: 0 for a node of no kind, else the index of its row plus one.
+    /// Return for each kind the number of its nodes, their bytes, and the bytes of their subtrees, each node counted
+    /// once. `kind_of` returns the index of a node's kind plus one, 0 for a node without a kind.
     pub(crate) fn sums(&self, kinds: usize, kind_of: impl Fn(u32) -> usize, sizes: &[u64]) -> Vec<(u64, u64, u64)> {
         let mut rows = vec![(0, 0, 0); kinds];
-        // How many nodes of a kind are above the present one, and the bytes seen before the first of them.
+        // For each kind: how many nodes of it are on the path to the current node, and the bytes seen before the first
+        // of these.
         let mut open = vec![(0u32, 0u64); kinds];
         let mut seen = 0;
         self.walk(|node, entered| {
@@ -86,11 +88,11 @@ impl Forest {
 #[derive(Clone, Copy, PartialEq)]
 #[repr(u32)]
 enum State {
-    /// Dominated by a node of the set, or one of the set.
+    /// In the set, or dominated by a node of the set: it would be freed.
     Goes = 0,
     /// Not dominated, and not known to be below the set.
     Elsewhere = 1,
-    /// Below a node of the set, and may go.
+    /// Below a node of the set but not dominated by one: it may be freed.
     Open = 2,
     Stays = 3,
 }
@@ -108,11 +110,12 @@ pub(crate) struct Together<'a> {
     pub(crate) chains: Forest,
     /// Whether a node dominates everything below it in the tree of chains.
     closed: Vec<bool>,
-    /// The nodes with an edge to each node, other than the one before it in that tree: `(starts, sources)`.
+    /// For each node, the nodes with an edge to it except the one before it in that tree, as compressed rows: `(starts,
+    /// sources)`.
     others: (Vec<u32>, Vec<u32>),
     marks: Vec<u32>,
     run: u32,
-    /// Whether something that was not read may lead to nodes without a dominator.
+    /// Whether the graph is incomplete, so that something that was not read may hold the nodes without a dominator.
     is_cut: bool,
 }
 
@@ -136,8 +139,8 @@ impl<'a> Together<'a> {
         Ok(Together { edges, tree, above: &found.above, sizes, chains, closed, others, marks, run: 0, is_cut })
     }
 
-    /// Return the bytes that go with `members`, for which `is_member` is true. `certain`: the bytes that one of them
-    /// dominates.
+    /// Return the bytes that would be freed if all `members` were removed. `is_member` is true for these nodes only.
+    /// `certain`: the bytes that single members dominate, themselves included.
     pub(crate) fn retained(
         &mut self,
         members: &[u32],
@@ -206,7 +209,7 @@ impl<'a> Together<'a> {
         Ok(found)
     }
 
-    /// Return whether something that certainly stays leads to an open node.
+    /// Return whether a node that certainly stays has an edge to this open node.
     fn is_led_to(&mut self, node: u32, is_member: &impl Fn(u32) -> bool) -> bool {
         let rows = self.others.0[node as usize] as usize..self.others.0[node as usize + 1] as usize;
         rows.into_iter().any(|place| {
@@ -215,7 +218,7 @@ impl<'a> Together<'a> {
         })
     }
 
-    /// Return whether a member dominates the node, or is it. The states on the way up are recorded.
+    /// Return whether the node is a member, or dominated by one. The states of the nodes on the way up are recorded.
     fn goes(&mut self, node: u32, is_member: &impl Fn(u32) -> bool) -> bool {
         let mut at = node;
         let state = loop {
@@ -285,8 +288,9 @@ fn others(edges: &Edges, tree: &Tree) -> (Vec<u32>, Vec<u32>) {
     in_rows(edges.nodes(), pairs)
 }
 
-/// Return for each kind its nodes, their bytes, and what all of them retain together. `kinds`: the number of kinds; see
-/// `Forest::sums`. With `top`, return only the kinds that retain the most, and others that retain as much as the last.
+/// Return for each kind its index, the number of its nodes, their bytes, and the bytes that all of them retain
+/// together. `kinds`: the number of kinds; `kind_of` as in `Forest::sums`. With `top`, kinds that cannot be among the
+/// `top` largest are left out.
 pub(crate) fn by_kind(
     together: &mut Together<'_>,
     found: &Dominators,
@@ -298,7 +302,7 @@ pub(crate) fn by_kind(
     let reached = found.order.iter().skip(1).copied();
     let dominated = Forest::of(&found.above, reached.clone()).sums(kinds, &kind_of, together.sizes);
     control.advance(0)?;
-    // Nothing else can go, so these are upper bounds.
+    // Only nodes below those of a kind can be freed with them, so these are upper bounds.
     let most = together.chains.sums(kinds, &kind_of, together.sizes);
     let (starts, members) = members(kinds, &kind_of, reached);
     let mut order: Vec<usize> = (0..kinds).filter(|kind| most[*kind].0 > 0).collect();

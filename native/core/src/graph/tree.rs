@@ -1,4 +1,5 @@
-//! How each node is reached: breadth first, from the best roots and over the strongest edges first.
+//! Find a shortest chain from a root to each node: breadth first, from the best roots and over the strongest edges
+//! first.
 
 use super::csr::{split, Edges};
 use super::edges::{DOUBTFUL, EXACT, LIKELY, STRAY};
@@ -8,11 +9,12 @@ use gdbheap_access::memory::ahead::{fetch, SOON};
 use gdbheap_access::work::Control;
 
 pub(crate) const NOBODY: u32 = u32::MAX;
-/// The phases in which a node is reached: 0 from modules and 1 from frames and static types, over exact edges; from
-/// data of libraries and over likely edges; from data of the interpreter and of threads; over words that may be older
-/// than their block; over words of reached blocks that point into others; from stacks and registers, whose words may be
-/// stale; not at all. From BY_PADDING on there is only weak evidence for a node, and words in used blocks come before
-/// words that a thread may have left on its stack.
+/// The phases of the search; a node has the phase that first reached it. BY_MODULES: from modules over exact edges.
+/// BY_FRAMES: from frames and static types over exact edges. BY_OTHERS: from data of libraries, and over likely edges.
+/// BY_REMAINS: from data of the interpreter and of threads. BY_PADDING: over words that may be older than their block.
+/// BY_INNER: over words of reached blocks that point into other blocks. BY_STACKS: from stacks and registers, whose
+/// words may be stale. NOT_REACHED: no phase reached the node. From BY_PADDING on there is only weak evidence for a
+/// node. Words in used blocks come before words that a thread may have left on its stack.
 pub(crate) const BY_MODULES: u8 = 0;
 pub(crate) const BY_FRAMES: u8 = 1;
 pub(crate) const BY_OTHERS: u8 = 2;
@@ -25,38 +27,41 @@ pub(crate) const PHASES: usize = NOT_REACHED as usize;
 const STRENGTHS: [u32; PHASES] = [EXACT, EXACT, LIKELY, LIKELY, DOUBTFUL, STRAY, STRAY];
 const OFTEN: usize = 1 << 20;
 
-/// The phases in a graph without objects, where no layout says what is a reference: from static data and data of
-/// threads, and from stacks and registers, over words that point to where something begins; over words that may be
-/// older than their block; over words that point into a block; and, from BY_INNER on, over words that may be links of a
-/// formerly free chunk. From BY_LAST_WORDS on there is only weak evidence for a node.
+/// The phases in a graph without objects, where no layout says which words are references. 0: from static data and data
+/// of threads, over words that point to where something begins. BY_LIVE_STACKS: the same from stacks and registers.
+/// BY_LAST_WORDS: over words that may be older than their block. BY_PADDING: over words that point into a block. From
+/// BY_INNER on: over words that may be leftover links of a free chunk. From BY_LAST_WORDS on there is only weak
+/// evidence for a node.
 pub(crate) const BY_LIVE_STACKS: u8 = 1;
 pub(crate) const BY_LAST_WORDS: u8 = 2;
 
-/// Which unproven edges count.
+/// Which unproven edges keep their targets alive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Rules {
-    /// A word that may be stale counts only if nothing better leads to its target.
+    /// A word that may be stale counts only if nothing better points to its target.
     #[default]
     Objects,
     /// Every word of a block is a reference except a stray one. Stray words, and words on a stack, count only if
-    /// nothing better leads to their target.
+    /// nothing better points to their target.
     Blocks,
 }
 
-/// A tree of shortest chains: for each node the one before it, and the phase.
+/// The tree of shortest chains. `before`: the node before each node on its chain; `phases`: the phase in which each
+/// node was reached.
 pub(crate) struct Tree {
     pub(crate) before: Vec<u32>,
     pub(crate) phases: Vec<u8>,
     /// Every node once, each after the one before it on its chain.
     pub(crate) order: Vec<u32>,
     rules: Rules,
-    /// Blocks of C code, for which no reference count says how many references keep them alive.
+    /// The blocks of C code: they have no reference count that says how many references keep them alive.
     raw: Option<Bits>,
 }
 
 impl Tree {
-    /// Grow the tree. `roots`: the numbers of the roots by phase. `handles`: objects that only pass an address on,
-    /// which lead only to nodes that nothing else of their phase reaches.
+    /// Grow the tree. `roots`: the numbers of the roots by phase. `handles`: objects that only pass on an address
+    /// (`Form::is_handle`). In the phase BY_OTHERS their edges are followed last, so they reach only nodes that nothing
+    /// else of that phase reaches.
     pub(crate) fn grow(
         edges: &Edges,
         roots: &[Vec<u32>; PHASES],
@@ -80,8 +85,9 @@ impl Tree {
             let mut waiting = std::mem::take(&mut weak).into_iter().peekable();
             let (mut late, mut is_late) = (Vec::new(), phase as u8 != BY_OTHERS);
             loop {
-                // Everything that static data reaches by such words comes before what a stack may reach: a list whose
-                // links lie inside its blocks belongs to one variable, even if the stack points to one of its blocks.
+                // In a graph of blocks, follow such words of nodes that static data reached before those of nodes that
+                // a stack reached: a list whose links point into its blocks then belongs to one variable, even if a
+                // stack points to one of its blocks.
                 let first = waiting.peek().map(|node| tree.phases[*node as usize]);
                 let is_like =
                     |tree: &Tree, node: u32| rules == Rules::Objects || Some(tree.phases[node as usize]) == first;
@@ -117,14 +123,14 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Set `raw`, the blocks of C code: each word in use that points into one may keep it alive.
+    /// Set `raw`, the blocks of C code; see `counts` for the words that keep them alive.
     pub(crate) fn with_raw(self, raw: impl Iterator<Item = u32>) -> Tree {
         let mut bits = Bits::new(self.phases.len() as u64);
         raw.for_each(|node| bits.set(node.into()));
         Tree { raw: Some(bits), ..self }
     }
 
-    /// Prefetch what the next nodes of the queue need.
+    /// Prefetch the edges of the next nodes in the queue.
     #[inline(always)]
     fn look_ahead(&self, edges: &Edges, queue: &[u32]) {
         if let Some(nodes) = queue.get(..=SOON) {
@@ -173,29 +179,29 @@ impl Tree {
         found
     }
 
-    /// Prefetch what is known of a node.
+    /// Prefetch the phase of a node, and the node before it.
     #[inline(always)]
     pub(crate) fn fetch(&self, node: u32) {
         fetch(&self.phases, node as usize);
         fetch(&self.before, node as usize);
     }
 
-    /// Return whether all edges of a node except stray ones count, whatever their targets.
+    /// Return whether all edges of a node except stray ones keep their targets alive, whatever these are.
     #[inline(always)]
     pub(crate) fn counts_all(&self, from: u32) -> bool {
         let phase = self.phases[from as usize];
         self.rules == Rules::Blocks && (phase != BY_LIVE_STACKS || self.before[from as usize] != NOBODY)
     }
 
-    /// Do the same as `counts`, if it is known whether `all` edges of the node except stray ones count.
+    /// Do the same as `counts`, but faster. `all`: what `counts_all` returned for the node `from`.
     #[inline(always)]
     pub(crate) fn counts_among(&self, all: bool, from: u32, to: u32, strength: u32) -> bool {
         all && strength != STRAY || self.counts(from, to, strength)
     }
 
-    /// Return whether an edge keeps its target alive, as far as is known. A word that may be stale counts only if
-    /// nothing better leads to the target, or if the word is in use, points to a beginning, and the target is a block
-    /// of C code.
+    /// Return whether an edge keeps its target alive, as far as is known. A word that may be stale does so only in two
+    /// cases: nothing better points to the target; or the target is a block of C code, and a word of a used block
+    /// points to where something begins in it.
     #[inline(always)]
     pub(crate) fn counts(&self, from: u32, to: u32, strength: u32) -> bool {
         let is_root = || self.before[from as usize] == NOBODY;
@@ -217,7 +223,7 @@ impl Tree {
     }
 }
 
-/// Return a bit for each of `members` among the nodes; None if there are none.
+/// Return a bit for each node, which is set for `members`; None if there are no members.
 fn bits_of(nodes: usize, members: &[u32]) -> Option<Bits> {
     let mut bits = (!members.is_empty()).then(|| Bits::new(nodes as u64))?;
     members.iter().for_each(|node| bits.set((*node).into()));

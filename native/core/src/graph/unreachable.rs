@@ -24,12 +24,12 @@ pub(crate) const LOST_REFERENCES: &str = "lost_references";
 pub(crate) const LOST_BLOCKS: &str = "lost_blocks";
 pub(crate) const DOUBTFUL_BLOCKS: &str = "doubtful";
 
-/// The least reference count of an immortal object, or of one whose counting is deferred.
+/// An object with at least this reference count is immortal, or its counting is deferred.
 const IMMORTAL: u64 = 1 << 31;
 /// The most kinds of cycles; further ones are combined. MAX_LENGTH: the most nodes that are kept of a cycle.
 const MAX_CAUSES: usize = 500;
 const MAX_LENGTH: usize = 16;
-/// `gc_refs` of an object that the collector does not track: in Python 2, and up to 3.7, where it is shifted past a
+/// `gc_refs` of an object that the collector does not track: -2 in Python 2; -4 up to 3.7, where it is shifted past a
 /// flag.
 const UNTRACKED: [i64; 2] = [-2, -4];
 const OLD_GC_HEAD: u64 = 32;
@@ -40,12 +40,13 @@ const FROZEN: u8 = 1 << 3;
 /// The facts that decide which cycles the collector frees, and which object of a cycle names it.
 #[derive(Clone, Debug, Default)]
 pub struct CollectorFacts {
-    /// The types of frames and of other running objects, and the type of code; 0 if there is none.
+    /// The types of frames and of other objects that run code, and (`code`) the type of code objects; 0 if there is
+    /// none.
     pub frames: Vec<u64>,
     pub code: u64,
-    /// Types whose objects the collector does not free because they have a finalizer of their own.
+    /// Types with a finalizer of their own: the collector does not free cycles of their objects.
     pub finalized: Vec<u64>,
-    /// Heads of objects that gc.freeze() has put aside.
+    /// The addresses of the collector's heads of objects that gc.freeze() has excluded from collection.
     pub frozen: Vec<u64>,
 }
 
@@ -54,13 +55,15 @@ pub struct CollectorFacts {
 pub struct Cause {
     /// cycles, lost_references, lost_blocks or doubtful.
     pub group: &'static str,
-    /// For cycles: collectable; likely (words of unknown meaning close them); or what keeps the collector from freeing
-    /// them: hidden (memory that it does not examine has references to them), frozen, untracked, finalizer. For lost
-    /// blocks: nothing points to them, or a circle of blocks. Else reference or weak.
+    /// For cycles: collectable; likely (words of unknown meaning close the cycle); or the reason why the collector does
+    /// not free them: hidden (memory that it does not examine has references to them), frozen, untracked, finalizer.
+    /// For lost blocks: nothing (no word points to them) or circle (they point to one another). For lost references:
+    /// reference. For doubtful blocks: weak.
     pub kind: &'static str,
-    /// The number of cycles, or of heads.
+    /// The number of cycles or, in the other groups, of heads (`Lost::is_head`).
     pub count: u64,
-    /// The type of the objects whose references are lost, or of the object that the collector skips; else 0.
+    /// For lost references, the type of the objects; for a cycle that the collector does not free, the type of the
+    /// object that prevents it; else 0.
     pub type_address: u64,
     /// Some objects of one cycle, in their order, and the length of the cycle.
     pub nodes: Vec<u32>,
@@ -71,7 +74,7 @@ pub struct Cause {
 #[derive(Clone, Debug)]
 pub struct Lost {
     pub cause: u32,
-    /// Whether the cause is about these blocks; others are only reachable from such blocks.
+    /// Whether the cause is about these blocks themselves. If not, they are only reachable from such blocks.
     pub is_head: bool,
     /// 0 for a block without an object.
     pub type_address: u64,
@@ -81,7 +84,7 @@ pub struct Lost {
     pub bytes: u64,
     /// The bytes of the buffers that belong to them.
     pub buffers: u64,
-    /// Some of their addresses.
+    /// The addresses of some of the blocks.
     pub addresses: Vec<u64>,
 }
 
@@ -100,7 +103,7 @@ struct Head {
     is_frozen: bool,
 }
 
-/// The nodes in question, renumbered, and what was decided about them.
+/// Finds the causes of the nodes in question, which are renumbered: a node's place is its index in `nodes`.
 struct Sorter<'a> {
     graph: &'a Graph,
     tree: &'a Tree,
@@ -108,9 +111,9 @@ struct Sorter<'a> {
     weak: u8,
     nodes: Vec<u32>,
     edges: Edges,
-    /// Objects whose references all come from one another, and their buffers.
+    /// Whether each node is an object that only other such objects refer to, or a buffer of such an object.
     proven: Vec<bool>,
-    /// Objects with more references than the collector can find.
+    /// Whether each node is an object with more references than the collector can find.
     hidden: Vec<bool>,
     causes: Vec<Cause>,
     cause_of: Vec<u32>,
@@ -118,8 +121,8 @@ struct Sorter<'a> {
 }
 
 impl Graph {
-    /// Return what nothing keeps alive and what only weak words point to, by cause, type and size, with up to `most`
-    /// addresses (of blocks) in each row.
+    /// Return the blocks that nothing keeps alive or to which only weak words point, by cause, type and size. Each row
+    /// has the addresses of at most `most` blocks.
     pub fn unreachable(&self, watcher: &dyn Watcher, most: usize, facts: &CollectorFacts) -> Result<Unreachable> {
         let tree = self.tree(watcher)?;
         self.alone(watcher, |control| {
@@ -186,7 +189,7 @@ impl<'a> Sorter<'a> {
         self.graph.kinds[self.nodes[place as usize] as usize]
     }
 
-    /// Return whether a node is an object; false in a graph of blocks, where a kind is that of a structure.
+    /// Return whether a node is an object. In a graph of blocks there are none: a kind there is that of a structure.
     fn is_object(&self, place: u32) -> bool {
         self.graph.layout.is_some() && is_object(self.kind(place))
     }
@@ -216,7 +219,8 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    /// Give the nodes reachable from `starts` the same cause, if they have none yet and `may` allows it.
+    /// Give each node reachable from `starts` the cause of the node before it on the path, if it has none yet and `may`
+    /// allows it.
     fn spread(&mut self, starts: &[u32], may: impl Fn(&Self, u32) -> bool) {
         let mut open: VecDeque<u32> = starts.iter().copied().collect();
         while let Some(node) = open.pop_front() {
@@ -231,7 +235,8 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    /// Sort lost references, then cycles, and what is reachable from either.
+    /// Find the causes of objects: lost references first, then cycles. Everything reachable from either has the same
+    /// cause.
     fn sort_objects(&mut self, layout: &TypeLayout, facts: &CollectorFacts) {
         let mut types = Types::new(self.graph.heaps.lend(), layout);
         let read =
@@ -242,9 +247,9 @@ impl<'a> Sorter<'a> {
         self.hidden = self.hidden_from_collector(&heads);
     }
 
-    /// Return which objects have more references than the collector finds. The collector asks the objects that it
-    /// tracks. These know what they own, and may know the blocks to which they point; references in blocks beyond those
-    /// are unknown to it.
+    /// Return for each node whether it is an object with more references than the collector finds. The collector asks
+    /// the objects that it tracks. These report the references in their own buffers, and may report those in blocks to
+    /// which they point. References in blocks farther away are unknown to the collector.
     fn hidden_from_collector(&self, heads: &[Option<Head>]) -> Vec<bool> {
         let mut seen = vec![0u64; self.nodes.len()];
         let mut is_asked: Vec<bool> = heads.iter().map(|head| head.is_some_and(|head| head.is_tracked)).collect();
@@ -264,7 +269,8 @@ impl<'a> Sorter<'a> {
         (0..seen.len()).map(|place| references(place) < IMMORTAL && references(place) > seen[place]).collect()
     }
 
-    /// Sort objects with more references than were found, those on stacks included.
+    /// Find lost references: objects whose reference count is larger than the number of references found, words on
+    /// stacks included.
     fn sort_references(&mut self, heads: &[Option<Head>]) {
         let found = self.found();
         let is_lost = |place: &u32| {
@@ -283,7 +289,8 @@ impl<'a> Sorter<'a> {
         self.spread(&lost, |sorter, place| !sorter.proven[place as usize]);
     }
 
-    /// Return how many words may be references to each node: words of the nodes, and on stacks.
+    /// Return for each node how many words may be references to it: words of the nodes in question, of static types and
+    /// of roots.
     fn found(&self) -> Vec<u32> {
         let mut found = vec![0u32; self.nodes.len()];
         for place in self.places() {
@@ -297,7 +304,8 @@ impl<'a> Sorter<'a> {
         found
     }
 
-    /// Sort cycles of objects whose references are all known, first those that the collector does not free.
+    /// Find the causes of cycles of objects to which all references are known. Cycles that the collector does not free
+    /// come first.
     fn sort_cycles(&mut self, heads: &[Option<Head>], facts: &CollectorFacts) {
         let (found, count) = components(&self.edges, |place| self.proven[place as usize], |strength| strength == EXACT);
         let cycles = self.cycles(&found, count, EXACT);
@@ -328,7 +336,7 @@ impl<'a> Sorter<'a> {
                 self.name(&mut naming, members, kind, culprit);
                 starts.extend_from_slice(members);
             }
-            // A word that was not read may lead to everything that is not proven.
+            // In an incomplete graph, a word that was not read may point to any node that is not proven.
             let is_cut = self.graph.proof.is_cut;
             self.spread(&starts, |sorter, place| !is_cut || sorter.proven[place as usize]);
         }
@@ -366,7 +374,7 @@ impl<'a> Sorter<'a> {
         self.begin(cause, members);
     }
 
-    /// Return the cause for the remaining kinds of cycles.
+    /// Return the cause that combines further kinds of cycles, beyond MAX_CAUSES.
     fn others(&mut self, kind: &'static str, culprit: u64) -> u32 {
         let is_it = |cause: &Cause| {
             cause.group == CYCLES && cause.kind == kind && cause.type_address == culprit && cause.nodes.is_empty()
@@ -377,7 +385,8 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    /// Sort nodes that nothing reaches and that have no cause yet: those that lead to the rest, and the rest with them.
+    /// Find the causes of unreached nodes that have none yet: those to which no other component of them points, and
+    /// everything reachable from those.
     fn sort_blocks(&mut self, facts: &CollectorFacts) {
         let is_in = |sorter: &Self, place: u32| sorter.is_free(place) && sorter.phase(place) == NOT_REACHED;
         let (found, count) = components(&self.edges, |place| is_in(self, place), |_| true);
@@ -401,7 +410,7 @@ impl<'a> Sorter<'a> {
         let (mut nothing, mut circle, mut starts) = (None, None, Vec::new());
         for members in members.into_values() {
             let has_objects = members.iter().any(|place| self.is_object(*place));
-            // It is unknown what keeps an object whose count is unknown.
+            // A single object here has an unknown reference count, so what keeps it is unknown too.
             if members.len() == 1 && has_objects {
                 continue;
             }
@@ -420,7 +429,7 @@ impl<'a> Sorter<'a> {
         self.spread(&starts, |sorter, place| sorter.phase(place) == NOT_REACHED);
     }
 
-    /// Sort the blocks to which only weak words point.
+    /// Make one cause for all blocks to which only weak words point.
     fn sort_weak(&mut self) {
         let is_weak = |place: &u32| {
             let kind = self.kind(*place);
@@ -456,7 +465,7 @@ impl<'a> Sorter<'a> {
         rows.into_values().collect()
     }
 
-    /// Return the bytes of the buffers of each object; `TAKEN` for a buffer that belongs to an object.
+    /// Return for each node the bytes of its buffers if it is an object, and `TAKEN` if it is a buffer of an object.
     fn buffers(&self) -> Vec<u64> {
         let mut owned = vec![0; self.nodes.len()];
         let blocks = self.graph.blocks();
@@ -492,13 +501,13 @@ struct Naming<'a> {
     facts: &'a CollectorFacts,
     /// The component of each node.
     found: &'a [u32],
-    /// The weakest edges that close a cycle.
+    /// Edges that are weaker than this strength do not close a cycle.
     limit: u32,
     known: HashMap<(&'static str, u64, Signature), u32>,
 }
 
 impl Naming<'_> {
-    /// Return a shortest cycle of a component, without buffers, through the most telling object.
+    /// Return a shortest cycle of a component, without buffers, through the object that explains most: see `rank`.
     fn cycle(&self, sorter: &Sorter<'_>, members: &[u32]) -> Vec<u32> {
         let objects = members.iter().copied().filter(|place| sorter.is_object(*place));
         // A cycle through an object with hidden references shows why the cycle is not freed.
@@ -551,7 +560,8 @@ impl Naming<'_> {
         }
     }
 
-    /// Return the code that an object runs; NOBODY for other objects.
+    /// Return the number of the code object that an object runs, which is one that it refers to; NOBODY if there is
+    /// none.
     fn code_of(&self, sorter: &Sorter<'_>, place: u32) -> u32 {
         let targets = sorter.graph.edges.of(sorter.nodes[place as usize]).iter().map(|edge| split(*edge));
         let is_code = |node: &u32| self.facts.code != 0 && sorter.graph.type_of(*node) == self.facts.code;

@@ -1,4 +1,4 @@
-//! The drawn graph, and the queries on it.
+//! The finished graph, and the queries on it.
 
 use super::csr::{split, Edges};
 use super::dominators::{self, Dominators};
@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-/// The most blocks without a type between two objects of which one dominates the other.
+/// The most blocks that are searched, from a node up its dominators, for the nearest object that dominates it.
 const MAX_BETWEEN: usize = 16;
 
 /// Return whether an object retains at least 99 % of what the one above it retains.
@@ -38,9 +38,9 @@ pub struct Graph {
     pub(super) proof: Proof,
     /// Blocks of syntax trees, ascending.
     pub(super) syntax: Vec<u32>,
-    /// Objects that only pass an address on.
+    /// Objects that only pass on an address (`Form::is_handle`).
     handles: Vec<u32>,
-    /// The address of each node, once all were requested.
+    /// The address of each node, computed at the first request.
     pub(super) places: OnceLock<Vec<u64>>,
     tree: OnceLock<Tree>,
     dominators: OnceLock<Dominators>,
@@ -49,7 +49,7 @@ pub struct Graph {
     named: OnceLock<Vec<(u32, u32)>>,
 }
 
-/// What a number stands for.
+/// A node of the graph: a block, a static type or a root.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeRow {
     /// block, static or root.
@@ -63,7 +63,7 @@ pub struct NodeRow {
     pub kind: &'static str,
 }
 
-/// The objects of one type, and what would be freed without all of them.
+/// The objects of one type, and the bytes that would be freed if all of them were removed.
 #[derive(Clone, Copy, Debug)]
 pub struct RetainedByType {
     pub type_address: u64,
@@ -107,7 +107,8 @@ impl Graph {
         }
     }
 
-    /// Group blocks of C code by their kind. `kind_at` returns the kind at an address, 0 if unknown.
+    /// Set the kinds of blocks of C code, by which they are grouped. `kind_at` returns the kind of the block at an
+    /// address, 0 if unknown. Only the first call has an effect.
     pub fn name_blocks(&self, kind_at: impl Fn(u64) -> u32) {
         let blocks = self.blocks();
         let kind_of = |id: u32| match blocks.node(id) {
@@ -173,7 +174,7 @@ impl Graph {
             let mut roots = self.phases.concat();
             if self.proof.is_cut {
                 let bounds = (self.ids.first_static, self.ids.first_root);
-                // A word that was not read may lead to these nodes, as if a root did.
+                // A word that was not read may point to these nodes: treat them as roots.
                 roots.extend(self.proof.doubtful(&self.edges, tree, &self.kinds, bounds));
             }
             let find = |control: &Control| Dominators::find(&self.edges, tree, &roots, || self.sizes(), control);
@@ -183,7 +184,7 @@ impl Graph {
         self.dominators.get().ok_or(Error::Memory("no dominators"))
     }
 
-    /// Return the retained size of each node, by number. Intermediate results are not kept, because a table of all
+    /// Return the retained size of each node, by number. The dominators are dropped after use, because a table of all
     /// nodes is large.
     pub fn retained_of_all(&self, watcher: &dyn Watcher) -> Result<Vec<u64>> {
         if let Some(known) = self.dominators.get() {
@@ -236,7 +237,7 @@ impl Graph {
         self.blocks().find(address).map(|found| found.id)
     }
 
-    /// Return what a number stands for.
+    /// Return the node with this number. Fails if there is none.
     pub fn node(&self, id: u32) -> Result<NodeRow> {
         let id = self.check(id)?;
         let kind = match self.kinds[id as usize] {
@@ -278,14 +279,14 @@ impl Graph {
         })
     }
 
-    /// Return a shortest chain from a root to the node, the node last, or its `last` nodes; empty if the node is
-    /// unreachable.
+    /// Return a shortest chain from a root to the node, which comes last; empty if the node is unreachable. With
+    /// `last`, return only so many nodes at the end of the chain.
     pub fn chain(&self, watcher: &dyn Watcher, id: u32, last: Option<usize>) -> Result<Vec<u32>> {
         let id = self.check(id)?;
         Ok(self.tree(watcher)?.chain(id, last.unwrap_or(usize::MAX)))
     }
 
-    /// Return the phase in which each of `ids` was reached (tree.rs); 7 if in none.
+    /// Return the phase in which each of `ids` was reached (tree.rs); 7 if it is unreachable.
     pub fn phases(&self, watcher: &dyn Watcher, ids: &[u32]) -> Result<Vec<u8>> {
         let tree = self.tree(watcher)?;
         ids.iter().map(|id| Ok(tree.phases[self.check(*id)? as usize])).collect()
@@ -308,8 +309,9 @@ impl Graph {
         ids.iter().map(|id| Ok(found.retained[self.check(*id)? as usize])).collect()
     }
 
-    /// Return for each node the innermost of `among` that dominates it, other than itself, as its index there plus one;
-    /// 0 if there is none; `u16::MAX` if the node is unreachable. Fails if `among` is too long.
+    /// Return for each node which of the nodes in `among`, other than itself, is the innermost that dominates it: that
+    /// one's index in `among` plus one, 0 if there is none, or `u16::MAX` if the node is unreachable. Fails if `among`
+    /// has 65,535 nodes or more.
     pub fn innermost(&self, watcher: &dyn Watcher, among: &[u32]) -> Result<Vec<u16>> {
         if among.len() >= usize::from(u16::MAX) {
             return Err(Error::invalid("too many nodes"));
@@ -332,11 +334,11 @@ impl Graph {
         Ok(holders)
     }
 
-    /// Return the objects that retain the most, `(id, bytes)`, largest first. An object is folded, and has no row, if
-    /// the nearest object that dominates it has a row or is folded itself, and either both have one type (unless the
-    /// outer one is in `open`), or both retain the same, or the inner one retains only its own block. Nothing is folded
-    /// into objects in `without`, which have no rows. An object that retains only its own block and is not folded has a
-    /// row from `least` bytes on.
+    /// Return the objects that retain the most as `(id, bytes)`, largest first. An object has no row if it is folded
+    /// into the nearest object that dominates it, in three cases: both have one type (unless the outer one is in
+    /// `open`); both retain the same; the inner one retains only its own block. Objects in `without` have no rows, and
+    /// nothing is folded into them. An object that is not folded but retains only its own block has a row only from
+    /// `least` bytes on.
     pub fn top_retained(
         &self,
         watcher: &dyn Watcher,
@@ -352,8 +354,8 @@ impl Graph {
             let above = above_of(id)?;
             is_equal(found.retained[id as usize], found.retained[above as usize]).then_some(above)
         };
-        // A folded object is a part of the object in whose row it is: the dicts in an instance's dict are not nested
-        // dicts.
+        // Compare with the object into whose row the outer one is folded: the dicts in an instance's dict are not
+        // nested dicts.
         let head_of =
             |id: u32| std::iter::successors(Some(id), |id| equal_above(*id)).take(MAX_BETWEEN).last().unwrap_or(id);
         let is_nested = |id: u32, above: u32| {
@@ -380,7 +382,8 @@ impl Graph {
         Ok(rows)
     }
 
-    /// Return the nearest object that dominates a node; None if a root, a static type or many other blocks come first.
+    /// Return the nearest object that dominates a node; None if a root, a static type or MAX_BETWEEN other blocks come
+    /// first.
     fn object_above(&self, found: &Dominators, id: u32) -> Option<u32> {
         let up = std::iter::successors(Some(id), |id| {
             let above = found.above[*id as usize];
@@ -389,8 +392,8 @@ impl Graph {
         up.skip(1).take(MAX_BETWEEN).find(|above| is_object(self.kinds[*above as usize]))
     }
 
-    /// Return for each of `ids` the innermost object of the chain below it in which each object retains what the one
-    /// above it does.
+    /// Return for each of `ids` the innermost object that it dominates and that retains the same, directly or over
+    /// objects between them that do so too; the node itself if there is none.
     pub fn innermost_equal(&self, watcher: &dyn Watcher, ids: &[u32]) -> Result<Vec<u32>> {
         let found = self.dominators(watcher)?;
         let sizes = ids.iter().map(|id| Ok(found.retained[self.check(*id)? as usize])).collect::<Result<Vec<_>>>()?;
@@ -408,8 +411,8 @@ impl Graph {
         Ok(ids.iter().map(last).collect())
     }
 
-    /// Return for each type what would be freed without all its objects. With `top`, return only the types that retain
-    /// the most, and others that retain as much as the last.
+    /// Return for each type the bytes that would be freed if all its objects were removed. With `top`, types that
+    /// cannot be among the `top` largest are left out.
     pub fn retained_by_type(&self, watcher: &dyn Watcher, top: Option<usize>) -> Result<Vec<RetainedByType>> {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let kind_of = |node: u32| match self.kinds[node as usize] {
@@ -430,7 +433,7 @@ impl Graph {
         Ok(rows.into_iter().map(named).collect())
     }
 
-    /// Return for each set of nodes the bytes that would be freed without all of them.
+    /// Return, for each set of nodes, the bytes that removing the whole set would free.
     pub fn retained_together(&self, watcher: &dyn Watcher, sets: &[Vec<u32>]) -> Result<Vec<u64>> {
         for id in sets.iter().flatten() {
             self.check(*id)?;
@@ -466,7 +469,7 @@ impl Graph {
         (all, rows.finish(order))
     }
 
-    /// Return the objects of a type, by number.
+    /// Return the numbers of all objects of a type.
     pub fn objects_of(&self, type_address: u64) -> Vec<u32> {
         let Some(place) = self.types.iter().position(|address| *address == type_address) else { return Vec::new() };
         let wanted = |id: &u32| self.kinds[*id as usize] == place as u32 + 1;

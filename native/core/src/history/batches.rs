@@ -1,4 +1,4 @@
-//! The blocks of a snapshot as plain columns, in batches of rows: tables are written from them.
+//! Read the blocks of a snapshot as plain columns, in batches of rows, from which tables are written.
 
 use super::columns::{BlockColumns, Reader};
 use crate::graph::Graph;
@@ -8,9 +8,9 @@ use std::sync::Arc;
 /// The retained bytes of each block of some columns, in their order; 0 for a block that the graph does not have.
 pub struct Retained(Vec<u64>);
 
-/// Consecutive rows of one store. `addresses` (of blocks), `objects` (of the objects in them), `sizes` and `retained`
-/// have 8 bytes each; `kinds` 4: numbers of types from 1 on, 0 for blocks without a living object. All are
-/// little-endian.
+/// Consecutive rows of one store, as columns of little-endian numbers. `addresses` (of blocks), `objects` (addresses of
+/// the objects in them), `sizes` and `retained` have 8 bytes for each row. `kinds` has 4: the number of a type from 1
+/// on, 0 for a block without a living object.
 #[derive(Default)]
 pub struct BlockBatch {
     pub store: usize,
@@ -24,8 +24,8 @@ pub struct BlockBatch {
     pub retained: Vec<u8>,
 }
 
-/// What a batch contains: at most `most` rows, only blocks with living objects if `objects`, and retained bytes if
-/// there are any.
+/// What a batch contains. `most`: the most rows; `objects`: only blocks with living objects, and the addresses of
+/// these; `retained`: the retained bytes to include.
 #[derive(Clone, Default)]
 pub struct BatchForm {
     pub most: usize,
@@ -44,7 +44,7 @@ pub struct BlockBatches {
 }
 
 impl BlockBatches {
-    /// Begin to read. Fails if the columns do not fit each other.
+    /// Begin at the first block. Fails if the columns do not fit each other, or lack what `form` asks for.
     pub fn new(columns: Arc<BlockColumns>, form: BatchForm) -> Result<BlockBatches> {
         let (reader, left) = (Reader::new(&columns)?, columns.counts.first().copied().unwrap_or(0));
         let is_short =
@@ -55,7 +55,7 @@ impl BlockBatches {
         Ok(BlockBatches { columns, reader, form, store: 0, left })
     }
 
-    /// Return the next rows, of which there may be none; None after the last batch.
+    /// Return the next batch, which may have no rows; None after the last one.
     pub fn read(&mut self) -> Result<Option<BlockBatch>> {
         while self.left == 0 {
             self.store += 1;
@@ -90,7 +90,8 @@ impl BlockBatches {
 }
 
 impl BlockColumns {
-    /// Return what each block retains in the graph of these blocks. `by_node`: what each of the graph's nodes retains.
+    /// Return the bytes that each block retains. `graph`: the graph of the same blocks; `by_node`: the bytes that each
+    /// node of the graph retains.
     pub fn retained(&self, graph: &Graph, by_node: &[u64]) -> Result<Retained> {
         let of = |node: u32| by_node.get(node as usize).copied().unwrap_or(0);
         let mut found = Vec::with_capacity(self.count()?);

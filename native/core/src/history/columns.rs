@@ -1,14 +1,12 @@
 //! Every used block of a target as columns of numbers, each shuffled by bytes: first the lowest byte of all numbers,
 //! then the next. A compressor finds long runs of equal bytes in them.
 //!
-//! - `addresses`: u32, the distance from the block before it in units of 8 bytes; FAR: the next of the `far` ones (u64,
-//!   not shuffled).
-//! - `sizes`: u32, with the allocator's overhead; FAR: the next of the `large` ones.
-//! - `kinds`: u16, 0 for a block without a living object, or the index of its type in `types` plus one.
-//! - `holders`: u16, 0 if no single holder is known, u16::MAX for an unreachable block, or the index of the holder in
-//!   the list that was requested plus one; empty if none was requested.
-//! - `offsets`: u8, how far into its block the object begins; 0 for a block without a living object. Empty if unknown:
-//!   older files do not have it.
+//! - `addresses`: u32, the distance from the block before in units of 8 bytes; FAR if the address is instead the next
+//! one in `far` (u64, not shuffled). - `sizes`: u32, with the allocator's overhead; FAR: the next of the `large` ones.
+//! - `kinds`: u16, 0 for a block without a living object, or the index of its type in `types` plus one. - `holders`:
+//! u16, 0 if no single holder is known, u16::MAX for an unreachable block, or the index of the holder in the list that
+//! was requested plus one; empty if none was requested. - `offsets`: u8, how far into its block the object begins; 0
+//! for a block without a living object. Empty if unknown: older files do not have it.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -25,7 +23,7 @@ use std::sync::Mutex;
 
 const FAR: u32 = u32::MAX;
 const UNIT: u64 = 8;
-/// Types beyond this number have no number; blocks of theirs count as blocks without an object.
+/// The most types that get a number. A block with an object of a further type counts as a block without an object.
 const MAX_TYPES: usize = u16::MAX as usize - 1;
 
 /// The columns of a target's blocks, store by store: `counts` has the number of blocks of each store.
@@ -43,7 +41,7 @@ pub struct BlockColumns {
     pub types: Vec<u64>,
 }
 
-/// What one job found.
+/// The columns of the blocks that one job found.
 #[derive(Default)]
 struct Part {
     store: u32,
@@ -83,10 +81,10 @@ impl Part {
 /// The kind and offset of a block without a living object.
 const NO_OBJECT: (u16, u8) = (0, 0);
 
-/// The visitor of one worker.
+/// Lists blocks as columns: the visitor of one worker.
 struct Collector<'a> {
     types: Option<Types<'a>>,
-    /// The shared number of a type, by the worker's own number of it.
+    /// The number that all workers share for each type, by the worker's own number of the type.
     known: Vec<Option<u16>>,
     shared: &'a Mutex<HashMap<u64, u16>>,
     part: Part,
@@ -99,7 +97,8 @@ impl Collector<'_> {
         self.done.push(std::mem::replace(&mut self.part, part));
     }
 
-    /// Return the number of the type of the living object in a block, and how far into the block it begins.
+    /// Return the number of the type of the living object in a block, and how far into the block the object begins;
+    /// NO_OBJECT if there is none.
     #[inline(always)]
     fn kind_of(&mut self, head: &[u8], size: u64) -> (u16, u8) {
         let Some(types) = self.types.as_mut() else { return NO_OBJECT };
@@ -141,7 +140,7 @@ impl Visitor for Collector<'_> {
     }
 }
 
-/// List all used blocks. Without a `layout` none counts as an object.
+/// List all used blocks as columns. Without a `layout`, all count as blocks without an object.
 pub fn list_blocks(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: Option<&TypeLayout>) -> Result<BlockColumns> {
     let (jobs, shared) = (heaps.jobs(), Mutex::new(HashMap::new()));
     let init = || {
@@ -197,7 +196,7 @@ fn shuffled<const N: usize>(numbers: impl Iterator<Item = [u8; N]>, count: usize
     planes
 }
 
-/// A block as the columns have it.
+/// A block that was read from columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) address: u64,
@@ -207,7 +206,8 @@ pub(crate) struct Row {
 }
 
 impl BlockColumns {
-    /// Add holders: for each block the innermost of the nodes in `among` (of these blocks' graph) that dominates it.
+    /// Fill the column `holders`: for each block the innermost of the nodes in `among` that dominates it. `graph`: the
+    /// graph of the same blocks, in which these nodes are.
     pub fn held(mut self, watcher: &dyn Watcher, graph: &Graph, among: &[u32]) -> Result<BlockColumns> {
         let holders = graph.innermost(watcher, among)?;
         let mut found = Vec::with_capacity(self.count()?);
@@ -216,7 +216,8 @@ impl BlockColumns {
         Ok(self)
     }
 
-    /// Return the number of blocks. Fails if the columns have different lengths: they come from a file.
+    /// Return the number of blocks. Fails if the columns have different lengths, which is possible because they come
+    /// from a file.
     pub fn count(&self) -> Result<usize> {
         let sum = self.counts.iter().try_fold(0u64, |sum, count| sum.checked_add(*count)).ok_or_else(damaged)?;
         let count = usize::try_from(sum).map_err(|_| damaged())?;
@@ -230,7 +231,8 @@ impl BlockColumns {
         }
     }
 
-    /// Check columns from a file: each block's numbers exist, and its kind is in `types`.
+    /// Check columns that come from a file. Fails if they have different lengths, if `far` or `large` has too few or
+    /// too many numbers, or if a block's kind is above `types`, the number of types.
     pub fn check(&self, types: usize) -> Result<()> {
         let mut reader = Reader::new(self)?;
         while let Some(row) = reader.read(self)? {
@@ -244,7 +246,7 @@ impl BlockColumns {
         }
     }
 
-    /// Show every block. Fails if the columns have different lengths, or end too early.
+    /// Call `visit` for every block. Fails if the columns have different lengths, or end too early.
     pub(crate) fn show(&self, mut visit: impl FnMut(Row)) -> Result<()> {
         let mut reader = Reader::new(self)?;
         while let Some(row) = reader.read(self)? {

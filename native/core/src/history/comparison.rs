@@ -1,8 +1,7 @@
-//! Compare two snapshots: which blocks are still there, at the same address and of the same size and type; and what
-//! holds the new ones.
+//! Compare two snapshots: which blocks were kept (they have the same address, size and type in both), which are new or
+//! gone, and what holds the new ones.
 //!
-//! Free lists hand the same address out again, so a block that is "still there" may have been replaced by a similar
-//! one.
+//! Free lists hand the same address out again, so a similar block may have replaced a block that counts as kept.
 
 use super::columns::BlockColumns;
 use gdbheap_access::error::{Error, Result};
@@ -20,8 +19,9 @@ pub struct BlockSums {
     pub gone: u64,
 }
 
-/// All rows, those with the most new bytes first. For the new blocks of each row: some addresses, lowest first, and
-/// their holders (numbered as in the later snapshot) with how many each holds, most first.
+/// All rows, those with the most new bytes first. `samples`: for each row the addresses of some new blocks, lowest
+/// first. `holders`: for each row the holders of its new blocks, numbered as in the later snapshot, each with the
+/// number of new blocks that it holds, most first.
 #[derive(Clone, Debug, Default)]
 pub struct ComparedBlocks {
     pub rows: Vec<BlockSums>,
@@ -81,8 +81,8 @@ impl Side {
 
 const RECENT: usize = 1 << 13;
 
-/// Numbers for kinds in the order in which they come. Kinds are few and blocks many, so a recent kind is found without
-/// the map.
+/// Numbers kinds in the order in which they are met. Kinds are few and blocks many, so a kind that was met recently is
+/// found without the map.
 struct Kinds {
     all: Vec<Kind>,
     numbers: HashMap<Kind, u32>,
@@ -112,7 +112,7 @@ impl Kinds {
         number
     }
 
-    /// Return the number here of each kind of a snapshot.
+    /// Return the number that each of a snapshot's kinds has among these kinds.
     fn numbers_of(&mut self, side: &Side) -> Vec<u32> {
         side.kinds.iter().map(|kind| self.number(*kind)).collect()
     }

@@ -1,4 +1,4 @@
-//! The bytes of blocks in address ranges, by the type of the object that each block holds.
+//! Sum up the bytes of blocks in address ranges, by the type of the object in each block.
 
 use super::columns::{BlockColumns, Row};
 use gdbheap_access::error::{Error, Result};
@@ -8,8 +8,9 @@ use std::collections::HashMap;
 /// A range [start, end) with a label. Several ranges may have the same label.
 pub type LabelledRange = (u64, u64, u32);
 
-/// For one label and kind (as in `kinds`, 0 for no object): `count` blocks begin in the label's ranges, and `bytes` of
-/// such blocks lie in them, wherever the blocks begin.
+/// The blocks of one kind in the ranges of one label. `kind`: as in `BlockColumns::kinds`, 0 for no object; `count`:
+/// how many of the blocks begin in the ranges; `bytes`: the bytes of such blocks in the ranges, wherever the blocks
+/// begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceShare {
     pub label: u32,
@@ -75,8 +76,8 @@ impl BlockColumns {
 /// Blocks between two checks for cancellation.
 const CHECKED: u64 = 1 << 20;
 
-/// Return the index of the first range that ends after an address; mostly that of the block before (`hint`) or the
-/// next.
+/// Return the index of the first range that ends after an address. `hint`: the index for the block before; mostly the
+/// answer is this index or the next.
 #[inline(always)]
 fn first_beyond(ranges: &[LabelledRange], hint: usize, address: u64) -> usize {
     let begins = |place: usize| place == 0 || ranges[place - 1].1 <= address;
@@ -87,7 +88,8 @@ fn first_beyond(ranges: &[LabelledRange], hint: usize, address: u64) -> usize {
     }
 }
 
-/// Add a block to all ranges that it touches, from the first one on and at most `most`. Return how many it touches.
+/// Add a block to the sums of all `ranges` that it touches, from the first one on; stop after more than `most`. Return
+/// how many it touches.
 #[inline(always)]
 fn share_out(sums: &mut Sums, ranges: &[LabelledRange], row: Row, most: u64) -> u64 {
     let end = row.address.saturating_add(row.size);
@@ -135,7 +137,7 @@ mod tests {
         found
     }
 
-    /// Compute the same byte by byte.
+    /// Compute the same sums byte by byte.
     fn naive(rows: &[Row], ranges: &[LabelledRange]) -> BTreeMap<(u32, u16), (u64, u64)> {
         let mut sums: BTreeMap<(u32, u16), (u64, u64)> = BTreeMap::new();
         let label_at = |byte: u64| ranges.iter().find(|range| (range.0..range.1).contains(&byte)).map(|range| range.2);

@@ -11,8 +11,8 @@ const LOOK: u64 = 64;
 const SHORTEST_TEXT: usize = 8;
 const CHECK_SIGNALS: usize = 1 << 16;
 
-/// Return for each block `(user address, size)` what it looks like: "zeros", "text", "pointers" (into the `mapped`
-/// ranges, ascending), "data", or "absent bytes".
+/// Return for each block `(user address, size)` what its first bytes look like: "zeros", "text", "pointers", "data", or
+/// "absent bytes". `mapped`: the ranges into which pointers point, ascending.
 pub fn look_at(
     watcher: &dyn Watcher,
     space: &Space,

@@ -8,7 +8,7 @@ const JOB: u64 = 8 << 20;
 /// Bytes that are read at once by default.
 pub const WINDOW: u64 = 256 << 10;
 
-/// Show each readable window of the ranges to `look`, and return the sum of its results.
+/// Call `look` with the bytes of each readable window of the ranges, and return the sum of its results.
 fn sum_of(
     watcher: &dyn Watcher,
     space: &Space,

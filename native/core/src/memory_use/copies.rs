@@ -16,12 +16,13 @@ const KEY: usize = 32;
 const MIN_WORDS: usize = 3;
 /// Addresses that malloc returns are multiples of this, and so is the distance of a copy from its original.
 const ALIGNMENT: usize = 16;
-/// The most keys of all buffers, windows of holes, and candidates that are checked.
+/// The most keys of all buffers together, the most windows of all holes, and the most candidates that are checked.
 const MAX_KEYS: usize = 1 << 16;
 const MAX_WINDOWS: u64 = 1 << 12;
 const MAX_CANDIDATES: usize = 1 << 10;
 const FILTER_BITS: u32 = 20;
-/// The number of places at which a candidate is compared with its buffer, and how many must be equal and distinctive.
+/// The number of places at which a candidate is compared with its buffer, and (MIN_PLACES) how many of them must be
+/// equal and distinctive.
 const PLACES: u64 = 64;
 const MIN_PLACES: usize = 4;
 
@@ -51,7 +52,7 @@ impl Source<'_> {
         self.pages.count(start, start.saturating_add(self.pages.page.bytes())).0 > 0
     }
 
-    /// Return the bytes of keys at addresses; None for a key that cannot be read.
+    /// Return the bytes of the keys at these addresses; None for a key that cannot be read.
     fn keys(&self, addresses: &[u64]) -> Vec<Option<[u8; KEY]>> {
         let last = KEY as u64 - 1;
         let is_there = |address: &u64| self.is_present(*address) && self.is_present(address.saturating_add(last));
@@ -66,8 +67,8 @@ impl Source<'_> {
         addresses.iter().map(one).collect()
     }
 
-    /// Return for each pair whether hole and buffer have the same bytes. None if the buffer's bytes are not
-    /// distinctive, or if one of them cannot be read.
+    /// Return for each pair of addresses, one in a hole and one in a buffer, whether both places have the same bytes.
+    /// None if the bytes of the buffer are not distinctive, or if one of the places cannot be read.
     fn agree(&self, pairs: &[(u64, u64)]) -> Vec<Option<bool>> {
         let (own, others): (Vec<u64>, Vec<u64>) = pairs.iter().copied().unzip();
         let compare = |(own, other): (Option<[u8; KEY]>, Option<[u8; KEY]>)| {
@@ -77,8 +78,9 @@ impl Source<'_> {
         self.keys(&own).into_iter().zip(self.keys(&others)).map(compare).collect()
     }
 
-    /// Return [start, end) of what `hole` contains of a copy of `buffer` that began at `base`: from the beginning of
-    /// both up to the first difference, accurate to a page.
+    /// Return the part [start, end) of `hole` that contains a copy of `buffer`, if the copy began at `base`. The part
+    /// begins where both hole and copy have begun, and ends at the first difference, accurate to a page. None if too
+    /// few places are equal.
     fn extent(&self, hole: (u64, u64), buffer: (u64, u64), base: u64) -> Option<(u64, u64)> {
         // malloc's links are in the first bytes of a free chunk.
         let start = hole.0.max(base).checked_next_multiple_of(ALIGNMENT as u64)?.checked_add(2 * KEY as u64)?;
@@ -117,7 +119,8 @@ impl Source<'_> {
     }
 }
 
-/// Keys of buffers, each with the buffer's index and the offset in it; None if the key occurs at several places.
+/// Keys of buffers. `places`: for each key the index of the buffer and the offset in it; None if the key occurs at
+/// several places.
 struct Keys {
     filter: Bits,
     places: HashMap<Key, Option<(usize, u64)>>,
@@ -152,7 +155,8 @@ impl Keys {
     }
 }
 
-/// The index of a hole, the index of a buffer, and the address at which the buffer began when it was there.
+/// A possible copy: the index of the hole, the index of the buffer, and the address at which the buffer began when it
+/// lay in the hole.
 type Candidate = (usize, usize, u64);
 
 /// The remains of a copy of the beginning of a buffer.
@@ -160,7 +164,7 @@ type Candidate = (usize, usize, u64);
 pub struct Copied {
     /// The index of the buffer.
     pub buffer: usize,
-    /// The address at which the buffer began when it was there.
+    /// The address at which the buffer began when it lay there.
     pub base: u64,
     pub start: u64,
     pub end: u64,
@@ -177,7 +181,7 @@ pub fn find_copies(
 ) -> Result<Vec<Copied>> {
     let source = Source { space, pages };
     let sizes = || holes.iter().map(|(start, end)| end.saturating_sub(*start));
-    // The part at the beginning of a copy that was handed out again is assumed to be no longer than the remains.
+    // The beginning of a copy may have been handed out again: assume that at most half of the copy was.
     let keys = Keys::of(source, buffers, sizes().max().unwrap_or(0).saturating_mul(2));
     let stride = sizes().sum::<u64>().div_ceil(MAX_WINDOWS).next_multiple_of(STEP).max(STEP);
     let window = STEP + (KEY - ALIGNMENT) as u64;

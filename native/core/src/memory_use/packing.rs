@@ -1,14 +1,14 @@
-//! Compute what would be freed if the blocks of slabs were moved into as few slabs as they need.
+//! Compute how many bytes would be freed if the blocks of slabs were moved into as few slabs as possible.
 
 use crate::allocators::BlockSlab;
 use gdbheap_access::memory::pages::Pages;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Blocks of one size of the allocator with the number `root`: the count of their `slabs`, of `live` and of `free`
-/// blocks in them, and the slabs' resident bytes. If they were packed, `spare` of the slabs would be freed after
-/// `moved` blocks were moved, and RSS would shrink by `freed` bytes: the resident pages of these slabs, less what is
-/// not resident yet in those that stay.
+/// The blocks of one size of the allocator with the number `root`. `slabs`: the number of their slabs; `live`, `free`:
+/// the numbers of blocks in these; `resident`: the slabs' resident bytes. If the blocks were packed, `moved` of them
+/// would be moved, `spare` slabs would be freed, and RSS would shrink by `freed` bytes. These are the resident bytes of
+/// the freed slabs, minus the bytes that would become resident in slabs that are filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PackedSize {
     pub root: u32,
@@ -22,13 +22,14 @@ pub struct PackedSize {
     pub freed: u64,
 }
 
-/// How many slabs, from the first on, are filled with moved blocks, and how many stay in all.
+/// Which slabs would stay, counted from the first on. `filled`: how many would be filled with moved blocks; `all`: how
+/// many would stay.
 struct Staying {
     filled: usize,
     all: usize,
 }
 
-/// A rule that orders slabs so that those that stay come first.
+/// A rule that says which slabs would stay: it sorts these to the front, and returns their number.
 type Rule = fn(&mut [BlockSlab]) -> Staying;
 
 /// Return a row for each size of each allocator, ascending, and the ranges of slabs that would be freed, ascending.
@@ -38,8 +39,8 @@ pub fn packing(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&Pages>) ->
     packed(slabs, pages, fullest)
 }
 
-/// Compute the same for an allocator that takes a free block from any slab: the program copies every block, then frees
-/// the old ones.
+/// Do the same as `packing` for an allocator that takes a free block from any slab. The program is assumed to copy
+/// every block, and then to free the old ones.
 pub fn copying(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&Pages>) -> (Vec<PackedSize>, Vec<(u64, u64)>) {
     packed(slabs, pages, copied)
 }
@@ -78,8 +79,9 @@ fn fullest(slabs: &mut [BlockSlab]) -> Staying {
     Staying { filled, all: filled }
 }
 
-/// Place the copies into free blocks that wait in caches, then into those of slabs in any order. Equally many old
-/// blocks wait in the caches afterwards, assumed to lie as close together as those that wait now.
+/// Assume that the copies first take the free blocks that wait in caches, and then free blocks of slabs in any order.
+/// Afterwards equally many old blocks wait in the caches. These are assumed to lie as close together as those that wait
+/// now.
 fn copied(slabs: &mut [BlockSlab]) -> Staying {
     slabs.sort_unstable_by_key(|slab| (slab.waiting == 0, Reverse(slab.live), slab.start));
     let sum = |of: fn(&BlockSlab) -> u64| slabs.iter().map(|slab| u128::from(of(slab))).sum::<u128>();

@@ -2,8 +2,8 @@
 //!
 //! A page of malloc's heaps is free if it contains no byte of a block, and no header and links of a free block. So a
 //! block is taken to occupy the 48 bytes after it too. Pins are looked for in pages of which at most half is in use:
-//! blocks that share such a page form a group, which also frees the fuller pages that no other block touches. Memory of
-//! other allocators is freed in wholes, each with its last block.
+//! blocks that share such a page form a group, which also frees the fuller pages that no other block touches. Other
+//! allocators free memory only in whole units, each with the last block in it.
 
 use crate::allocators::block::Held;
 use crate::allocators::holders::Heap;
@@ -14,10 +14,11 @@ use gdbheap_access::memory::pages::Pages;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The range of the blocks (start, end), their count, their bytes, and the bytes that would be freed.
+/// A group of blocks: (start, end, number of blocks, their bytes, bytes that would be freed without them).
 type Row = (u64, u64, u64, u64, u64);
 
-/// All groups that count: their number, their blocks, the bytes of these, and the bytes that would be freed.
+/// The sums over all groups that free enough: their number, their blocks, the blocks' bytes, and the bytes that would
+/// be freed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
     pub groups: u64,
@@ -29,7 +30,7 @@ pub struct Totals {
 /// The groups that pin the most, largest first, and the sums over all groups.
 pub type Pins = (Vec<Row>, Totals);
 
-/// What counts as freed, and which groups are listed.
+/// What counts as freed memory, and which groups are listed.
 #[derive(Clone, Copy)]
 pub struct Kept<'a> {
     pub page: PageSize,
@@ -43,7 +44,8 @@ pub struct Kept<'a> {
     pub most: usize,
 }
 
-/// The pages that count as freed: the resident ones, or all if residency is unknown.
+/// Counts the bytes of pages that would be freed: the resident ones, or all if residency is unknown, without the ranges
+/// `kept`, which the kernel does not take back.
 struct Freed<'a> {
     page: PageSize,
     pages: Option<&'a Pages>,
@@ -58,7 +60,8 @@ impl Freed<'_> {
     }
 }
 
-/// The groups that free at least `least` bytes and twice their own; of these, the `most` with the largest difference.
+/// Collects the groups that free at least `least` bytes and at least twice their own. Of these it keeps the `most`
+/// groups with the largest difference between both.
 struct Best {
     least: u64,
     most: usize,
@@ -90,7 +93,7 @@ impl Best {
     }
 }
 
-/// A block that occupies bytes of a region: its ordinal, its range, and the bytes of all blocks before it.
+/// A block in a region: its ordinal number, its range, and the bytes of all blocks before it.
 #[derive(Clone, Copy)]
 struct Holder {
     number: u64,
@@ -102,14 +105,16 @@ struct Holder {
 }
 
 impl Holder {
-    /// Return the last page that it pins: free memory after it has its header there.
+    /// Return the last page that the block pins. The header of free memory right after the block may lie in the page
+    /// after that of its last byte.
     #[inline(always)]
     fn reached(&self, page: PageSize) -> u64 {
         page.number(self.end + Heap::HEAD - 1)
     }
 }
 
-/// A page that holders touch, with the first and the last of them.
+/// A page that blocks touch. `held`: the bytes of blocks in it; `first`, `last`: the first and the last of these
+/// blocks.
 struct Touched {
     page: u64,
     held: u64,
@@ -118,7 +123,7 @@ struct Touched {
     fixed: bool,
 }
 
-/// Holders that share pages which would be freed.
+/// Consecutive blocks that share pages. `freed`: the bytes that would be freed without these blocks.
 struct Group {
     first: Holder,
     last: Holder,
@@ -129,12 +134,14 @@ struct Grouping<'a> {
     page: PageSize,
     freed: &'a Freed<'a>,
     best: &'a mut Best,
-    /// Pages that the next holder may touch too, ascending: at most two.
+    /// Pages that the next block may touch too, ascending: at most two.
     pages: Vec<Touched>,
     group: Option<Group>,
-    /// A fuller page that the group's last holder shares with the following ones: their last number, and the bytes.
+    /// A page of which more than half is in use, and which the group's last block shares with following ones: the
+    /// number of the last of these, and the bytes that would be freed.
     shared: Option<(u64, u64)>,
-    /// Fuller pages that only one holder touches which is in no group yet: its number, and the bytes.
+    /// Pages of which more than half is in use, and which only one block touches that is in no group yet: the number of
+    /// this block, and the bytes that would be freed.
     alone: Option<(u64, u64)>,
 }
 
@@ -143,8 +150,8 @@ impl Grouping<'_> {
     fn feed(&mut self, holder: Holder) {
         let size = self.page;
         match self.pages.as_mut_slice() {
-            // The common case: the holder is in the same page as the one before, and so is the header of what follows
-            // it.
+            // The common case: the block is in the same page as the one before, and so is the header of free memory
+            // after it.
             [page] if size.number(holder.start) == page.page && holder.reached(size) == page.page => {
                 page.held += holder.end - holder.start;
                 page.last = holder;
@@ -160,7 +167,7 @@ impl Grouping<'_> {
         self.settle_before(first);
         self.touch(first, holder.end.min(page.start(first + 1)) - holder.start, holder);
         if last > first {
-            // The holder right before it may reach into its second page too.
+            // The block right before this one may reach into this one's second page too.
             let shared = self.pages.iter().any(|page| page.page == first + 1);
             if shared && first + 1 < last {
                 self.touch(first + 1, page.bytes(), holder);
@@ -190,7 +197,7 @@ impl Grouping<'_> {
         }
     }
 
-    /// Settle the pages below `end`: all their holders are known.
+    /// Add the pages with numbers below `end` to groups: all blocks that touch these pages are known.
     fn settle_before(&mut self, end: u64) {
         while self.pages.first().is_some_and(|page| page.page < end) {
             let page = self.pages.remove(0);
@@ -244,8 +251,9 @@ impl Grouping<'_> {
     }
 }
 
-/// Offer the groups of a heap. `trimmed`: whether the free end of the heap is returned. If not, the last block below it
-/// must stay, or the free memory below that block would become part of the end.
+/// Offer the groups of blocks in a heap to `best`. `trimmed`: whether the free end of the heap is returned. If it is
+/// not, the last block below that end counts as fixed: without this block, the free memory below it would only become
+/// part of the end.
 fn offer_heap(heap: Heap<'_>, trimmed: bool, freed: &Freed<'_>, best: &mut Best) {
     let mut grouping =
         Grouping { page: freed.page, freed, best, pages: Vec::new(), group: None, shared: None, alone: None };
@@ -264,7 +272,7 @@ fn offer_heap(heap: Heap<'_>, trimmed: bool, freed: &Freed<'_>, best: &mut Best)
     grouping.close();
 }
 
-/// Collect what `offer` offers: the groups that pin the most, largest first, and the sums over all.
+/// Collect the groups that `offer` finds. Return those that pin the most, largest first, and the sums over all.
 fn find(wanted: Kept<'_>, offer: impl FnOnce(&Freed<'_>, &mut Best)) -> Pins {
     let Kept { page, pages, ranges, least, most } = wanted;
     let mut best = Best::new(least, most);
@@ -272,7 +280,7 @@ fn find(wanted: Kept<'_>, offer: impl FnOnce(&Freed<'_>, &mut Best)) -> Pins {
     best.rows()
 }
 
-/// Find the groups of blocks of a store. `trimmed`: the starts of the heaps whose free end is returned.
+/// Find the groups of blocks in a store that pin pages. `trimmed`: the starts of the heaps whose free end is returned.
 pub fn pins(store: &Store, trimmed: &[u64], wanted: Kept<'_>) -> Pins {
     find(wanted, |freed, best| {
         store.show_wholes(|start, end, used| {

@@ -22,11 +22,11 @@ pub struct Sum {
     pub zero: u64,
     /// The part of the resident bytes that is in huge pages.
     pub huge: u64,
-    /// Pages that are assigned to the owner as a whole, present or not.
+    /// The bytes of pages that are assigned to the owner as a whole, present or not.
     pub pages: u64,
-    /// The resident part of these.
+    /// The resident part of `pages`.
     pub whole: u64,
-    /// The part of these resident pages that is in huge pages.
+    /// The part of `whole` that is in huge pages.
     pub whole_huge: u64,
 }
 
@@ -46,17 +46,17 @@ pub struct Sweep {
     owners: usize,
     cuts: Vec<u64>,
     sums: Vec<Sum>,
-    /// The current cell: its number, the index of its sums, and its end.
+    /// The current cell: its number, and (`base`, `limit`) the index of its first sum and its end.
     cell: usize,
     base: usize,
     limit: u64,
-    /// Positions for bytes, and for whole pages, which are settled later.
+    /// The positions for counting bytes and, somewhat later, for counting whole pages.
     bytes: Cursor,
     whole: Cursor,
     page: u64,
     owner: u32,
     last: u64,
-    /// Owners whose parts of huge pages are kept, and these parts.
+    /// The owners whose parts of huge pages are kept, and (`ranges`) these parts.
     kept: Vec<u32>,
     ranges: Vec<(u64, u64)>,
     lost: Lost,
@@ -74,12 +74,13 @@ struct Lost {
 /// An owner and its memory.
 pub type Row = (u32, Sum);
 
-/// The owner of each part, in the order of PARTS.
+/// The owner of each kind of part, in the order of PARTS; None for a kind that does not occur.
 pub type Owners = [Option<u32>; PARTS.len()];
 
 const NOBODY: u32 = u32::MAX;
 
-/// Return a function that adds each part to its owner. `nobody` is set to a part without an owner.
+/// Return a function that adds the memory of each part to the part's owner. If a part has no owner, `nobody` is set to
+/// it.
 fn adding<'a, 's>(
     sweeper: &'a mut Sweeper<'s>,
     by_part: [u32; PARTS.len()],
@@ -91,7 +92,8 @@ fn adding<'a, 's>(
     }
 }
 
-/// Return the end of what was added. Fails for a part without an owner, and if nothing begins there.
+/// Return `end`, the end of the memory that was added. Fails if a part had no owner (`nobody`), and if `end` is None
+/// because no memory begins at the given address.
 fn ended(end: Option<u64>, nobody: Option<Part>) -> Result<u64> {
     match nobody {
         Some(part) => Err(Error::Invalid(format!("nobody owns what is {}", PARTS[part as usize]))),
@@ -117,7 +119,7 @@ impl Sweeper<'_> {
         }
     }
 
-    /// Add a range, except its missing bytes, which are added to their own owner.
+    /// Add a range to its owner, but its missing bytes to the owner of missing bytes.
     #[cold]
     fn add_around(&mut self, start: u64, end: u64, owner: u32) {
         let mut at = start;
@@ -330,8 +332,9 @@ impl Sweep {
         self.with(start, |sweeper| sweeper.add(start, end, owner))
     }
 
-    /// Add all parts of what begins at `start` in a store. `owners`: by part, in the order of PARTS, None for a part
-    /// that does not occur. Return its end.
+    /// Add all parts of the memory that begins at `start` in a store, and return its end. `owners`: the owner of each
+    /// kind of part, in the order of PARTS; None for a kind that does not occur. Fails if a part has no owner, or if no
+    /// memory of the store begins at `start`.
     pub fn add_blocks(&mut self, space: &Space, store: &Store, start: u64, owners: Owners) -> Result<u64> {
         let (by_part, mut nobody) = (self.by_part(owners)?, None);
         let end = self.with(start, |sweeper| store.show_parts(space, start, adding(sweeper, by_part, &mut nobody)))?;
@@ -350,7 +353,7 @@ impl Sweep {
         Ok(owners.map(|owner| owner.unwrap_or(NOBODY)))
     }
 
-    /// Return for each cell the owners with memory.
+    /// Return for each cell the owners that have memory there, with their sums.
     pub fn finish(&mut self) -> Result<Vec<Vec<Row>>> {
         self.with(self.last, |sweeper| sweeper.settle())?;
         let row = |(owner, sum): (usize, &Sum)| (owner as u32, *sum);

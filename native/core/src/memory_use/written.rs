@@ -1,4 +1,4 @@
-//! Pages that a process shared with another at a fork and now has alone, grouped by what was written to them.
+//! Count private pages of a process that it shared with another at a fork, grouped by what was written to them.
 //!
 //! A page is compared with the other process's page, word by word. Differing words are distinguished: a living object's
 //! reference count, words that the collector puts before objects, and all others. Equal pages were written and
@@ -24,9 +24,9 @@ const PAGES_AT_ONCE: usize = 64;
 const UNTRACKED: u64 = -2i64 as u64;
 const SHORT_HEAD: u64 = 16;
 
-/// A type whose objects' reference counts have changed: on how many objects and pages, and on how many pages only
-/// reference counts have changed (`counts_alone`). `restored`: the number of equal pages with counts of its objects, if
-/// the collector tracks no object there; `restored_tracked`: the number of the others.
+/// How reference counts of one type's objects changed. `objects`: how many counts differ; `pages`: on how many pages;
+/// `counts_alone`: on how many of these pages nothing but counts differs. `restored`: equal pages that contain counts
+/// of the type's objects, but no object that the collector tracks; `restored_tracked`: equal pages with both.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CountsOf {
     pub type_address: u64,
@@ -37,12 +37,12 @@ pub struct CountsOf {
     pub restored_tracked: u64,
 }
 
-/// Numbers of pages. Pages that the process has alone are counted by what differs: nothing, without objects
-/// (`restored`); nothing, with objects that the collector does not track (`restored_counts`); nothing, with some that
-/// it tracks (`restored_tracked`); the collector's words; reference counts; both of these; anything else. `only_here`:
-/// the other process has no such page. `shared`: pages that are still shared. `quiet_own` and `quiet_shared` count
-/// pages that contain objects, none of them tracked: those alone that were restored or differ only in counts, and those
-/// still shared.
+/// Numbers of pages. Private pages are counted by what differs: nothing, on pages without objects (`restored`), with
+/// objects that the collector does not track (`restored_counts`), or with some that it tracks (`restored_tracked`);
+/// only the collector's words (`collector`); only reference counts (`counts`); both of these (`both`); or other words
+/// (`other`). `only_here`: private pages that the other process does not have. `shared`: pages that are still shared.
+/// `quiet_own` and `quiet_shared` count pages that contain objects, none of them tracked: private pages on which no
+/// other words differ, and pages that are still shared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
     pub restored: u64,
@@ -59,15 +59,16 @@ pub struct Written {
     pub types: Vec<CountsOf>,
 }
 
-/// What is known of a page: whether it contains objects, and tracked ones.
+/// What is known about a page: whether it contains objects, and whether the collector tracks one of them.
 #[derive(Default)]
 struct Seen {
     holds: AtomicBool,
     tracked: AtomicBool,
 }
 
-/// The pages of a process compared with another's: bits for words that differ, for those of them that are counts, and
-/// for those that are the collector's.
+/// The private pages of a process, compared with another process. There is a bit for each word that differs
+/// (`changed`), for each of these that is a reference count (`counts`), and for each that is the collector's
+/// (`collector`).
 pub struct Compared {
     page: PageSize,
     own: Vec<u64>,
@@ -105,7 +106,7 @@ impl Compared {
         (self.page.bytes() / 512) as usize
     }
 
-    /// Return the indices of the pages in `own`, as runs without gaps.
+    /// Return runs of adjacent pages, each as the first and the end of their indices in `own`.
     fn runs(&self) -> Vec<(usize, usize)> {
         let mut runs: Vec<(usize, usize)> = Vec::new();
         for (place, address) in self.own.iter().enumerate() {
@@ -121,7 +122,7 @@ impl Compared {
         runs
     }
 
-    /// Compare the pages of a run with the other process's.
+    /// Compare the pages of a run with those of the other process.
     fn compare(&self, (from, to): (usize, usize), here: &Space, there: &Space, pages: &Pages) {
         let size = self.page.bytes() as usize;
         let (mut mine, mut others) = (vec![0; (to - from) * size], vec![0; (to - from) * size]);
@@ -141,8 +142,8 @@ impl Compared {
         }
     }
 
-    /// Return where the bit of a word that differs is: the index of its group of words, and the bit. `place`: the index
-    /// of its page in `own`.
+    /// Return where the word at `address` has its bit, as (index of its group of words, bit), if it differs; else None.
+    /// `place`: the index of its page in `own`.
     fn changed_at(&self, place: usize, address: u64) -> Option<(usize, u64)> {
         let word = ((address - self.own[place]) / 8) as usize;
         let (group, bit) = (place * self.groups() + word / 64, 1 << (word % 64));
@@ -154,7 +155,7 @@ impl Compared {
         self.is_there[place].load(Relaxed) && !self.kind_of(place).0
     }
 
-    /// Return how a page differs, as (anything, counts, the collector's words, other words).
+    /// Return which words of a page differ, as flags: (any words, counts, the collector's words, other words).
     fn kind_of(&self, place: usize) -> (bool, bool, bool, bool) {
         let mut kind = (false, false, false, false);
         for group in place * self.groups()..(place + 1) * self.groups() {
@@ -194,7 +195,7 @@ impl Compared {
     }
 }
 
-/// The index of the page in a list that holds an address. The last answer is kept.
+/// Finds the index of the page in a list that contains an address. Keeps the last answer.
 #[derive(Default)]
 struct Lookup {
     page: Option<u64>,
@@ -211,8 +212,8 @@ impl Lookup {
     }
 }
 
-/// Findings about a type: objects whose counts differ, the indices of their pages, and those of equal pages with counts
-/// of its objects.
+/// Reference counts of one type's objects. `objects`: how many differ; `changed`: the indices of the pages on which
+/// they differ; `restored`: the indices of equal pages that contain some.
 #[derive(Default)]
 struct CountPlaces {
     objects: u64,
@@ -220,7 +221,7 @@ struct CountPlaces {
     restored: HashSet<usize>,
 }
 
-/// A visitor that marks the words that objects explain.
+/// A visitor that marks the differing words known to belong to an object: reference counts, and the collector's words.
 struct Marker<'a> {
     compared: &'a Compared,
     types: Types<'a>,
@@ -235,7 +236,7 @@ impl<'a> Marker<'a> {
         Marker { compared, types: Types::new(heaps, layout), own, shared, found: HashMap::new() }
     }
 
-    /// Mark the reference count of the object at `address`, which has a type.
+    /// Mark the reference count of the object at `address`, for the type of the object.
     fn count(&mut self, address: u64, type_address: u64) {
         let layout = self.types.layout;
         // A free-threaded build has two counts, and the first one's words also hold its mutex and its collector's bits.
@@ -305,7 +306,8 @@ impl Visitor for Marker<'_> {
     }
 }
 
-/// Compare the pages that one process has alone, `sharing`, with those of the other, which is not needed afterwards.
+/// Compare the private pages of one process (in `sharing`) with the pages of the other process, which is not needed
+/// afterwards.
 pub fn compare(
     watcher: &dyn Watcher,
     here: &Space,
@@ -322,15 +324,15 @@ pub fn compare(
     Ok(compared)
 }
 
-/// What explains differences of pages: a process's blocks, and the layout of its objects if it has some. `statics`:
-/// objects outside blocks, each with its type.
+/// What differing words may belong to: a process's blocks, and the layout of its objects if it has some. `statics`: the
+/// addresses of objects outside blocks, each with that of its type.
 pub struct Explained<'a> {
     pub heaps: Heaps<'a>,
     pub layout: Option<&'a TypeLayout>,
     pub statics: &'a [(u64, u64)],
 }
 
-/// Count the pages that a process has alone by what was written to them.
+/// Count a process's private pages, grouped by what was written to them.
 pub fn written(watcher: &dyn Watcher, by: &Explained<'_>, compared: &Compared) -> Result<Written> {
     let mut types: BTreeMap<u64, CountPlaces> = BTreeMap::new();
     if let Some(layout) = by.layout {
@@ -377,8 +379,8 @@ fn marked(
     Ok(rows.into_iter().flatten())
 }
 
-/// A visitor that marks the pages that used blocks touch: those with objects of some types, and those with anything
-/// else.
+/// A visitor that marks the pages that used blocks touch: in `held` those with objects of the types `of`, and in
+/// `mixed` those with any other block.
 struct Alike<'a> {
     types: Types<'a>,
     of: &'a HashSet<u64>,
@@ -413,7 +415,8 @@ impl Visitor for Alike<'_> {
     }
 }
 
-/// Return those of `pages`, ascending, that contain objects of the types at these addresses and no other block in use.
+/// Return the pages among `pages` (ascending) in which all blocks in use are objects of the types at the addresses
+/// `of`. Pages without any such object are left out.
 pub fn pages_of_types(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -434,7 +437,8 @@ pub fn pages_of_types(
     Ok((0..pages.len()).filter(is_alike).map(|place| pages[place]).collect())
 }
 
-/// Return marks of pages, 16 bytes each, which are equal for pages with equal bytes. Pages of zeros are left out.
+/// Return a 16-byte mark for each page. Pages with equal bytes have equal marks. Pages of zeros, and pages that cannot
+/// be read, are left out.
 pub fn page_marks(watcher: &dyn Watcher, space: &Space, pages: &[u64], page: PageSize) -> Result<Vec<u8>> {
     let task = space.task(watcher, None);
     let parts: Vec<&[u64]> = pages.chunks(PAGES_AT_ONCE).collect();

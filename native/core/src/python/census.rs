@@ -4,7 +4,8 @@
 //! One pass reads the blocks or their heads, classifies each block, and claims the buffers to which its object points.
 //! A block is claimed once, by the first claimant; a claimed block is a buffer, whatever it looks like. Chains of
 //! buffers are followed after that (reach.rs), and the graph, if there is one, assigns the rest (graph/owning.rs). A
-//! block counts as the first of these that it is: free; claimed; live object; object on a free list; unclassified.
+//! block counts once, as the first of these that applies: free; claimed; live object; object on a free list;
+//! unclassified.
 
 use crate::allocators::block::{Block, GroupBits, Place};
 use crate::allocators::heaps::Heaps;
@@ -59,9 +60,9 @@ struct Worker<'a> {
     owners: Vec<(u64, u64, u64, u32)>,
     wanted: Vec<Wanted>,
     found: Vec<Option<Block>>,
-    /// Fields and buffers of objects that link to further blocks.
+    /// Fields and words of buffers that point to further blocks of the same object.
     links: Vec<Link>,
-    /// Blocks of syntax trees, and blocks of numbers that are all free.
+    /// The addresses of blocks of syntax trees; and `idle_slabs`, blocks for many numbers of which none is alive.
     syntax: Vec<u64>,
     idle_slabs: Tally,
     settling: Duration,
@@ -76,7 +77,7 @@ struct Sorted {
 }
 
 impl Sorted {
-    /// Return the used blocks except objects and claimed ones.
+    /// Return the used blocks that are neither objects nor claimed.
     fn unclassified(&self) -> Tally {
         let mut left = self.used;
         for part in [self.objects, self.claimed] {
@@ -87,7 +88,7 @@ impl Sorted {
     }
 }
 
-/// The same for each store.
+/// The sorted blocks of each store.
 struct Tallies(Vec<Sorted>);
 
 impl Tallies {
@@ -164,8 +165,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Count the objects of a block that holds many; return true if it is such a block. Its parts without a living
-    /// object count as free.
+    /// If the block is one that holds many objects, count them and return true. Places without a living object count as
+    /// free.
     #[inline(always)]
     fn take_slab(&mut self, block: &Block) -> bool {
         let Some(slab) = &self.types.layout.slab else { return false };
@@ -227,7 +228,7 @@ impl<'a> Worker<'a> {
         self.claim_buffers(number, address + outer as u64, size.saturating_sub(outer as u64), &head[outer..]);
     }
 
-    /// Record the claims of an object. `settle_claims` decides whether it gets the buffers.
+    /// Record the claims of an object. `settle_claims` decides whether the object gets the buffers.
     #[inline(always)]
     fn claim_buffers(&mut self, number: usize, address: u64, size: u64, head: &[u8]) {
         let kind = &self.types.kinds[number];
@@ -337,15 +338,15 @@ pub struct Census {
     pub contested: Vec<u64>,
     /// Blocks for many objects of which none is alive.
     pub idle_slabs: Tally,
-    /// The time to find the owners of buffers during the walk (the mean of the workers), and to follow the pointers
-    /// that lead to the rest.
+    /// `settling`: the time to find the owners of buffers during the walk (the mean of the workers). `following`: the
+    /// time to follow the pointers that lead to the other buffers.
     pub settling: Duration,
     pub following: Duration,
 }
 
 /// What a census needs besides the heaps.
 pub struct CensusRequest {
-    /// The owners of the graph's roots, by their indices: numbers, 0 for the interpreter.
+    /// For each root of the graph, by index, the number of its owner; 0 for the interpreter.
     pub roots: Vec<u32>,
     /// Blocks whose owner is wanted, by user address.
     pub watched: Vec<u64>,
@@ -353,7 +354,7 @@ pub struct CensusRequest {
     pub unknown: usize,
 }
 
-/// Classify every used block. `graph`: of the same heaps; without one, blocks of C code have no owner.
+/// Classify every used block. `graph`: a graph of the same heaps; without a graph, blocks of C code have no owner.
 pub fn take_census(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -402,19 +403,20 @@ fn store_row((store, sorted): (&Store, &Sorted)) -> StoreRow {
     StoreRow { name: store.name(), used: sorted.used, unclassified: sorted.unclassified() }
 }
 
-/// What a pass over all used blocks found out about its own claims: those that the next pass must not make.
+/// What a pass over all used blocks found to be wrong with its own claims: the next pass must not make these claims.
 #[derive(Default)]
 struct Refused {
     /// Blocks that cannot be claimed: they are free.
     free: Vec<Place>,
-    /// Blocks that may claim nothing: they look like objects, but are claimed. Items of a list look like an object if a
-    /// class follows a possible count, such as an address below 4 GiB; what they point to is not a buffer.
+    /// Blocks that must not claim anything: they look like objects, but are claimed as buffers themselves. The items of
+    /// a list look like an object if a class follows a possible count, such as an address below 4 GiB; what the items
+    /// point to is not a buffer of that object.
     claimants: Addresses,
     passes: u32,
 }
 
-/// A claim that is refused may have been made on a block that claims as well, and rightly; a few passes settle this.
-/// Usually there are no such claims, and one pass suffices.
+/// The most passes. A wrong claim may have been made on a block that rightly claims others, so that this block was
+/// refused too; a few passes settle this. Usually there are no such claims, and one pass suffices.
 const MAX_PASSES: u32 = 4;
 
 impl Refused {
@@ -483,7 +485,7 @@ struct Sums {
     /// Blocks of syntax trees.
     syntax: Vec<u64>,
     idle_slabs: Tally,
-    /// The mean of the workers.
+    /// The time to find the owners of buffers: the mean of the workers.
     settling: Duration,
 }
 
@@ -523,7 +525,7 @@ impl Sums {
         self.links.extend(worker.links.iter().map(renumbered));
     }
 
-    /// Return the number of a type, by its address. `flags` are used if the type is new.
+    /// Return the number of the type at this address. `flags` are used if the type is new.
     fn number_of(&mut self, address: u64, flags: u64) -> u32 {
         *self.numbers.entry(address).or_insert_with(|| {
             self.rows.push(Counted::default());
@@ -628,7 +630,7 @@ fn head_of<'a>(heaps: &Heaps<'_>, block: &Block, head: &'a mut [u8; HEAD]) -> &'
     &head[..got]
 }
 
-/// Stop counting blocks as objects that look like one but are buffers.
+/// Stop counting those blocks as objects that look like objects but are buffers.
 fn settle_contested(heaps: &Heaps<'_>, contested: &[Block], layout: &TypeLayout, sums: &mut Sums) {
     let mut types = Types::new(*heaps, layout);
     for block in contested {

@@ -5,8 +5,8 @@ use gdbheap_access::bytes::{u32_at, u64_at};
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::space::Space;
 
-/// numpy's rule for the extent of an array's items: the 32 bits at `at` are the number of dimensions, `unit` is where
-/// they lie, `more` where their strides lie.
+/// The rule for the extent of a numpy array's items. In the object, `at` is the offset of the number of dimensions (32
+/// bits), `unit` that of the pointer to the dimensions, `more` that of the pointer to the strides.
 pub(crate) const STRIDES: u8 = 5;
 /// The offset of descr in PyArrayObject_fields.
 const DESCR: u64 = 56;
@@ -21,7 +21,7 @@ pub(crate) struct PlacedClaim {
     pub(crate) high: u32,
     pub(crate) role: u8,
     pub(crate) follow: i32,
-    /// usize::MAX: there is no such field.
+    /// The offset of the pointer to the last block of a chain; usize::MAX if there is no such field.
     pub(crate) last_at: usize,
     pub(crate) contents: u32,
     pub(crate) count_at: i64,
@@ -46,7 +46,7 @@ pub(crate) fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, 
     }
     let pointer = match head.get(claim.at..claim.at + 8) {
         Some(bytes) => u64_at(bytes, 0),
-        // Only types have such fields after the bytes that are read of each chunk.
+        // Only types have such fields beyond the bytes that are read of each chunk.
         None if claim.at as u64 + 8 <= size => space.word(address + claim.at as u64).ok()?,
         None => return None,
     };

@@ -6,8 +6,8 @@ pub(crate) const MAX_SLOTS: u64 = 1 << 40;
 /// Slots of the smallest table (dictobject.c: PyDict_MINSIZE).
 pub(crate) const MIN_SLOTS: u64 = 8;
 
-/// Offsets in a table's head: the number of its slots (or -1), or their logarithm; the start of the indices of entries;
-/// and (or -1) its kind, which is 0 if entries hold a hash.
+/// Offsets in a table's head: of the number of its slots (or -1), or of the number's logarithm; of the indices of
+/// entries; and (or -1) of the table's kind, which is 0 if entries hold a hash.
 #[derive(Clone, Copy, Debug)]
 pub struct TableHead {
     pub slots_at: i64,
@@ -17,7 +17,7 @@ pub struct TableHead {
 }
 
 impl TableHead {
-    /// Return the number of slots of the table that begins with `own`; None if its head does not have it.
+    /// Return the number of slots of the table that begins with `own`; None if the head is cut off.
     pub(crate) fn slots(&self, own: &[u8]) -> Option<u64> {
         if let Some(at) = optional(self.slots_at) {
             return word_at(own, at);
@@ -39,7 +39,7 @@ impl TableHead {
         self.slots(own).filter(is_possible).map(usable)
     }
 
-    /// Return the offset of the entries, and the distance between two; None if the kind is cut off.
+    /// Return the offset of the first entry, and the distance from one entry to the next; None if the kind is cut off.
     pub(crate) fn entries(&self, own: &[u8], slots: u64) -> Option<(u64, u64)> {
         let kind = match optional(self.kind_at) {
             Some(at) => *own.get(at)?,

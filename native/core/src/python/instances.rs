@@ -157,7 +157,8 @@ struct Asker<'a> {
     without: &'a HashSet<u64>,
     types: Types<'a>,
     sizing: &'a Sizing,
-    /// By the type's number, once it was read; the inner None: it cannot be read.
+    /// For each type, by its number: None until the type was read, then its sizes; the inner None means that they
+    /// cannot be read.
     measures: Vec<Option<Option<Measure>>>,
     rows: BTreeMap<u64, (u64, u64)>,
 }
@@ -185,8 +186,8 @@ impl Visitor for Asker<'_> {
     }
 }
 
-/// Return `(block size, objects of known size, bytes that they requested)` of each size class, by size, in stores that
-/// keep equal blocks together. `without`: blocks that only look like objects.
+/// Return `(block size, objects of known size, bytes that these objects requested)` of each size class, by size, in
+/// stores that keep equal blocks together. `without`: blocks that only look like objects.
 pub fn asked_sizes(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

@@ -32,16 +32,16 @@ pub struct Claim {
     pub follow: i32,
     /// The offset in the owner of a pointer to the last block of such a chain; 0: the last link is 0.
     pub last: i64,
-    /// The kind of references in the block (graph/shapes.rs), and the offset in the owner of their number; -1: there is
-    /// none.
+    /// The kind of references in the block (graph/shapes.rs), and the offset in the owner of the number of references;
+    /// -1 if there is none.
     pub contents: u32,
     pub count_at: i64,
-    /// How large the block is.
+    /// How to compute the size of the block.
     pub extent: Extent,
 }
 
 pub(crate) const NOTHING: i32 = -1;
-/// Applies to the claim itself: it holds only if the block begins at the pointer and does not look like an object.
+/// A value of `follow`. The claim holds only if the block begins at the pointer and does not look like an object.
 pub(crate) const CLAIM: i32 = -3;
 
 /// Types that own blocks by the same fields, selected by a bit of `tp_flags` or by the name of a static base type.
@@ -55,7 +55,7 @@ pub struct Family {
 /// The layout of `PyTypeObject` and of what precedes an object in its block, as the caller knows it.
 #[derive(Clone, Debug, Default)]
 pub struct TypeLayout {
-    /// 0; 16 if two links precede it (Py_TRACE_REFS).
+    /// The offset of the count: 0, or 16 if two links precede it (Py_TRACE_REFS).
     pub ob_refcnt: u64,
     pub ob_type: u64,
     pub tp_name: u64,
@@ -71,7 +71,7 @@ pub struct TypeLayout {
     pub hook: u64,
     /// Bytes of PyGC_Head.
     pub gc_head: u64,
-    /// Flags of which any puts `pre_header` more bytes before the object.
+    /// If a type has any of these flags, its objects have `pre_header` more bytes before them.
     pub flags_pre_header: u64,
     pub pre_header: u64,
     /// A flag whose types' objects may be smaller than tp_basicsize (compact str).
@@ -80,7 +80,8 @@ pub struct TypeLayout {
     pub flags_plain: u64,
     /// Static types whose objects may lack their last fields: (tp_name, least bytes).
     pub shortened: Vec<(String, u64)>,
-    /// Where a module has the size of its state: offsets to follow from the module, the last one that of the size.
+    /// Where a module has the size of its state: offsets to follow from the module; the last one is the offset of the
+    /// size.
     pub state_size: Vec<u64>,
     pub slab: Option<Slab>,
     pub families: Vec<Family>,
@@ -95,7 +96,8 @@ pub struct TypeLayout {
     pub names: Vec<(u64, String)>,
     /// [start, end) of the writable data of loaded objects.
     pub data: Vec<(u64, u64)>,
-    /// Ranges that are not walked, ascending, in which objects may lie; set only while those are looked for.
+    /// Ranges that are not walked, ascending, in which objects may lie; set only while objects in such ranges are
+    /// looked for.
     pub unwalked: Vec<(u64, u64)>,
 }
 
@@ -113,7 +115,7 @@ pub struct Slab {
 const PLAIN_TYPE: u64 = 8;
 
 impl TypeLayout {
-    /// Return the bytes of an object that hold its count and its type, and in some builds more.
+    /// Return the size of an object's head: its count, its type, and in some builds more.
     pub(crate) fn head(&self) -> u64 {
         self.ob_type + 8
     }
@@ -138,8 +140,8 @@ impl TypeLayout {
         self.ob_type != self.ob_refcnt + 8
     }
 
-    /// Return whether `pointer` is the beginning of the requested bytes of a block: after its debug hook, or after
-    /// malloc's hook too.
+    /// Return whether `pointer` is the beginning of the requested bytes of a block: after the debug hook, or after a
+    /// second one that malloc's domain adds.
     pub(crate) fn begins_at(&self, block: u64, pointer: u64) -> bool {
         let inside = pointer.wrapping_sub(block);
         inside == self.hook || inside == 2 * self.hook
@@ -160,8 +162,8 @@ impl TypeLayout {
     }
 
     /// Return whether this is a block of a PyArena, in which a syntax tree lies, such as that of a running main script.
-    /// It begins with the usable and the used size, the next block, and the address of its memory, right after (CPython
-    /// Python/pyarena.c).
+    /// Such a block begins with the usable size, the used size, a pointer to the next block, and the address of its
+    /// memory, which follows right after (CPython Python/pyarena.c).
     #[inline(always)]
     pub(crate) fn is_syntax(&self, address: u64, size: u64, head: &[u8]) -> bool {
         size > MIN_SYNTAX && self.has_arena_head(address, size, head)

@@ -55,7 +55,7 @@ impl<'a> Marks<'a> {
         &self.noted[place.store as usize]
     }
 
-    /// Claim a block for an owner; return true only to the first.
+    /// Claim a block for an owner. Return true only for the first claim.
     #[inline]
     pub(crate) fn claim(&self, place: Place) -> bool {
         self.of(place).claims.claim(place.number)

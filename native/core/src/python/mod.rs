@@ -1,4 +1,4 @@
-//! The blocks of a CPython process: objects of types, and what these own.
+//! The blocks of a CPython process: objects of types, and the blocks that objects own.
 #![forbid(unsafe_code)]
 
 pub(crate) mod census;

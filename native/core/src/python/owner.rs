@@ -10,7 +10,7 @@ pub enum Owner {
         address: u64,
         type_address: u64,
     },
-    /// The index among the roots with which the graph was drawn.
+    /// The root's index among the roots with which the graph was drawn.
     Root(u32),
 }
 

@@ -1,11 +1,11 @@
-//! The sizes that objects have by their own fields.
+//! The sizes of objects, computed from their own fields.
 
 use crate::python::layout::TypeLayout;
 use crate::python::types::Kind;
 use gdbheap_access::bytes::{half_at, word_at};
 use gdbheap_access::memory::space::Space;
 
-/// The fields by which objects give their size, in addition to `tp_basicsize` and `tp_itemsize`.
+/// The fields that give an object's size, in addition to `tp_basicsize` and `tp_itemsize`.
 #[derive(Clone, Debug, Default)]
 pub struct Sizing {
     pub ob_size: u64,
@@ -15,11 +15,11 @@ pub struct Sizing {
     pub flag_str: u64,
     pub str_length: u64,
     pub str_state: u64,
-    /// The number of additional bits before those of the kind of a str; most builds have only two bits there.
+    /// How many more bits than usual precede the kind of a str in its state: usually only two bits precede it.
     pub str_state_shift: u32,
     pub sizeof_ascii: u64,
     pub sizeof_compact: u64,
-    /// A flag of types whose objects have the values of their attributes after them; 0 if there are none.
+    /// A flag of types whose objects are followed by the values of their attributes; 0 if there is no such flag.
     pub flag_inline: u64,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// Read them from the type at `address`; None if it cannot be read.
+    /// Read the sizes from the type at `address`; None if it cannot be read.
     pub(crate) fn of(space: &Space, layout: &TypeLayout, address: u64) -> Option<Measure> {
         let word = |at: u64| space.word(address.wrapping_add(at)).ok();
         Some(Measure { basic: word(layout.tp_basicsize)?, item: word(layout.tp_itemsize)? })

@@ -1,14 +1,15 @@
 //! Objects of which many share one of malloc's blocks: `int` and `float` of Python 2 (`PyIntBlock`, `PyFloatBlock`).
 //!
 //! Such a block is a pointer to the next one, then objects without gaps. A free object has the next free one in place
-//! of its type. So the whole block proves itself: each place has either an object of the one type, or such a link.
+//! of its type. So the whole block can be checked: each place has either an object of the block's type, or such a link.
 
 use crate::python::counts::LARGEST_COUNT;
 use crate::python::layout::Slab;
 use crate::python::types::Types;
 use gdbheap_access::bytes::u64_at;
 
-/// The content of one block: the number of its type, which places are alive, and the number of places.
+/// The content of a block of many objects: the number of their type, a bit for each place with a living object, and the
+/// number of places.
 #[derive(Clone, Copy)]
 pub(crate) struct Filled {
     first: u64,
@@ -24,7 +25,7 @@ const MAX_PLACES: u64 = 64;
 const UNIT: u64 = 16;
 
 impl Types<'_> {
-    /// Return whether a chunk of that size may be such a block.
+    /// Return whether a chunk of that size may be a block of many objects.
     pub(crate) fn is_slab_size(&self, chunk_size: u64) -> bool {
         let hooks = if self.layout.hook == 0 { 0 } else { HOOKS };
         self.layout.slab.as_ref().is_some_and(|slab| {
@@ -34,7 +35,7 @@ impl Types<'_> {
         })
     }
 
-    /// Return the objects in the used chunk with the user address `address`, if it is such a block.
+    /// Return the objects in the used chunk with the user address `address`; None if it is not a block of many objects.
     pub(crate) fn slab_at(&mut self, address: u64, chunk_size: u64) -> Option<Filled> {
         let slab = self.layout.slab.as_ref()?;
         let hook = self.layout.hook;
@@ -65,8 +66,8 @@ impl Types<'_> {
         number.map(|number| Filled { first: address + hook + slab.header, number, alive, places })
     }
 
-    /// Return whether the used chunk is such a block without a living object: each place links to another place, except
-    /// the last one of the free list. Other words in it are stale.
+    /// Return whether the used chunk is a block of many objects of which none is alive: each place links to another
+    /// place, except the last one of the free list. Other words in it are stale.
     pub(crate) fn is_idle_slab(&self, address: u64, chunk_size: u64) -> bool {
         let Some(slab) = self.layout.slab.as_ref().filter(|_| self.is_slab_size(chunk_size)) else { return false };
         let mut bytes = vec![0; slab.block as usize];
@@ -82,7 +83,7 @@ impl Types<'_> {
             })
     }
 
-    /// Return whether an object of such a block may begin at `address`.
+    /// Return whether an object of a block of many objects may begin at `address`.
     fn is_place(&self, slab: &Slab, address: u64) -> bool {
         let Some((block, size)) = self.heaps.slot_at(address) else { return false };
         let first = block + self.layout.hook + slab.header;
@@ -99,7 +100,7 @@ impl Filled {
         u64::from(self.alive.count_ones())
     }
 
-    /// Return the object at `address`, or the first living one if there is none: its address and whether it is alive.
+    /// Return the object at `address`, else the first living one of the block: its address and whether it is alive.
     pub(crate) fn object(&self, slab: &Slab, address: u64) -> (u64, bool) {
         let place =
             address.checked_sub(self.first).map(|inside| inside / slab.item).filter(|place| *place < self.places);

@@ -1,9 +1,9 @@
 //! Decide which words are references if the heap lies so low that any 32-bit number may be an address in it.
 //!
-//! Above 4 GiB hardly any word is the address of a block by accident. Below it, reference counts of static objects,
-//! sizes, limits and floats are. A program that is linked at a fixed address has its heap there. So a low word of
-//! static data or of a stack counts as a reference only if something begins where it points, and if its neighbours are
-//! pointers too.
+//! Above 4 GiB hardly any word is the address of a block by accident. Below 4 GiB, reference counts of static objects,
+//! sizes, limits and floats may be one. A program that is linked at a fixed address has its heap there. So a low word
+//! of static data or of a stack counts as a reference only if something begins where it points, and if its neighbours
+//! are pointers too.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -20,7 +20,7 @@ const TAG_SHIFT: u32 = 48;
 /// Tags are at most MAX_TAG, or, apart from the sign, at least FIRST_NAN as in quiet NaNs.
 const MAX_TAG: u64 = 0xFF;
 const FIRST_NAN: u64 = 0x7FF8;
-/// The words that are read on each side.
+/// The number of words that are read on each side of a word.
 const NEIGHBOURS: usize = 4;
 /// Among this many pointers, a round number counts as a pointer too.
 const MANY_POINTERS: usize = 3;
@@ -34,7 +34,7 @@ const MAX_SLACK: u64 = 24;
 /// Words after an object's type that are plain in ints, strings and bytes: length, hash, state, digits.
 const PLAIN_WORDS: u64 = 3;
 
-/// What a word outside the heaps is.
+/// What a word outside the heaps is taken for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sign {
     Reference,
@@ -55,8 +55,9 @@ enum Beside {
     Neither,
 }
 
-/// Return whether a program may use the upper 16 bits of a word for other things than an address: a NaN in which values
-/// are boxed, or a small tag or counter. Texts and numbers have other upper bits, so the result is nearly always false.
+/// Return whether the upper 16 bits of a word may be something else than a part of an address: those of a NaN in which
+/// a program stores values, or a small tag or counter. Texts and numbers have other upper bits, so the result is nearly
+/// always false.
 #[inline(always)]
 pub(crate) fn has_tag(word: u64) -> bool {
     let tag = word >> TAG_SHIFT;
@@ -118,7 +119,8 @@ fn is_plain_field(types: &mut Types<'_>, address: u64) -> bool {
             .any(|word| type_of(types, after(word)).is_some_and(|(flags, _)| flags & layout.flags_plain != 0))
 }
 
-/// Return `tp_flags` and `tp_itemsize` of the type of what begins at `object`, if it looks like an object.
+/// Return `tp_flags` and `tp_itemsize` of the type of the object at `object`; None if nothing there looks like an
+/// object.
 fn type_of(types: &mut Types<'_>, object: u64) -> Option<(u64, u64)> {
     let found = types.space.word(object.wrapping_add(types.layout.ob_type)).ok().filter(|found| *found >= SMALL)?;
     let number = types.lookup(found)?;

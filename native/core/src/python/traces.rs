@@ -56,7 +56,7 @@ impl Counting {
         self.entries += 1;
     }
 
-    /// Read a batch of list heads with their buckets, and all that follows them; at most `left` entries.
+    /// Read a batch of list heads, given with their buckets, and all entries that follow them; at most `left` entries.
     fn lists(
         &mut self,
         space: &Space,

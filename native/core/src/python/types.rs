@@ -23,7 +23,7 @@ pub(crate) struct Kind {
     pub(crate) flags: u64,
     /// The least size of a block that holds an object of the type.
     pub(crate) least: u64,
-    /// Whether many of its objects share a block.
+    /// Whether many objects of the type share one block.
     pub(crate) in_slabs: bool,
     pub(crate) claims: Vec<PlacedClaim>,
     /// Bytes of the object that may hold pointers to C structures; 0 if none.
@@ -38,20 +38,22 @@ pub(crate) struct Types<'a> {
     pub(crate) layout: &'a TypeLayout,
     known: ByAddress<Option<u32>>,
     metatypes: ByAddress<bool>,
-    /// For addresses in chains of bases: the next base, and the families that the name there belongs to.
+    /// For each address in chains of bases: the next base, and the families to which the name of the type there
+    /// belongs.
     named: ByAddress<(u64, Vec<usize>)>,
     pub(crate) kinds: Vec<Kind>,
     memo: Box<[Memo; MEMO]>,
-    /// A set of the MiB in which types may lie, by the low bits of their number: it rejects nearly all other pointers
-    /// quickly.
+    /// A bit set of the MiB in which types may lie, indexed by the low bits of the MiB's number. It quickly rejects
+    /// nearly all other pointers.
     type_pages: Vec<u64>,
-    /// Bases that may still be met in chains of full length.
+    /// How many more bases may be read in chains of up to MAX_BASES; at 0, chains end after FEW_BASES.
     bases_left: Cell<usize>,
-    /// The distances from a block's start to an object that occur.
+    /// The distances from a block's start to an object that the layout allows.
     pub(crate) distances: Vec<usize>,
 }
 
-/// The cached answer for an address: the number of its type, or NO_TYPE, and what the type demands of a block.
+/// The cached answer for an address: the number of its type, or NO_TYPE; and the distance and the least size with which
+/// the type's objects lie in blocks.
 #[derive(Clone, Copy)]
 struct Memo {
     address: u64,
@@ -64,11 +66,12 @@ const NO_TYPE: u32 = u32::MAX;
 const MEMO: usize = 1024;
 const TYPE_PAGE_BITS: u64 = 1 << 14;
 const MAX_BASES: usize = 64;
-/// The most bases that all types together may have in chains of that length; after that no chain may have more than
-/// `FEW_BASES`. A target may have as many types as blocks. Programs have some ten thousand types, with five bases each.
+/// The most bases of all types together that are read in chains of up to MAX_BASES. After that no chain may have more
+/// than `FEW_BASES`. A hostile target may have as many types as blocks. Programs have some ten thousand types, with
+/// five bases each.
 const MANY_BASES: usize = 1 << 20;
 const FEW_BASES: usize = 8;
-/// Bases that are remembered at a time; programs have some ten thousand types.
+/// The most bases that are remembered at a time; programs have some ten thousand types.
 const MAX_NAMED: usize = 1 << 18;
 const LARGEST_BASIC_SIZE: u64 = 1 << 20;
 
@@ -187,7 +190,8 @@ impl<'a> Types<'a> {
         Some(Kind { address, pre, flags, least, in_slabs, claims, extent: self.extent(address) })
     }
 
-    /// Return `tp_basicsize` of the nearest base that is written in C, or 0 if all its fields are known.
+    /// Return `tp_basicsize` of the type's nearest base (or itself) that is written in C; 0 if all fields of that base
+    /// are known.
     fn extent(&self, address: u64) -> u64 {
         let layout = self.layout;
         let mut at = address;
@@ -218,7 +222,8 @@ impl<'a> Types<'a> {
         self.may_hold_types(address) && self.is_metatype(address, 0)
     }
 
-    /// Return whether an address is a metatype: it subclasses `type`, and its own type does too, up to `type` itself.
+    /// Return whether a metatype lies at `address`: a type that subclasses `type`, whose own type does so too, and so
+    /// on up to `type` itself.
     fn is_metatype(&mut self, address: u64, depth: usize) -> bool {
         if let Some(known) = self.metatypes.get(&address) {
             return *known;
@@ -253,8 +258,8 @@ impl<'a> Types<'a> {
         chosen.flat_map(|(family, _)| family.claims.iter().copied()).collect()
     }
 
-    /// Return the base of the type at an address, 0 if none, and the families of its name. They are read once, because
-    /// many types may share a chain of bases.
+    /// Return the base of the type at an address (0 if none), and the families to which the type's name belongs. Both
+    /// are read once, because many types may share a chain of bases.
     fn named_at(&mut self, address: u64) -> &(u64, Vec<usize>) {
         if !self.named.contains_key(&address) {
             if self.named.len() >= MAX_NAMED {
@@ -269,7 +274,7 @@ impl<'a> Types<'a> {
         &self.named[&address]
     }
 
-    /// Return tp_name, else the name that the caller knows, else an empty name.
+    /// Return `tp_name`; if it cannot be read, the name that the caller knows, else an empty name.
     fn name_of(&self, address: u64) -> Vec<u8> {
         let name = self.field(address, self.layout.tp_name).and_then(|name| self.space.string(name, 64).ok());
         let known = || self.layout.names.iter().find(|(own, _)| *own == address).map(|(_, name)| name.clone().into());

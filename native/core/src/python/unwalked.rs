@@ -2,9 +2,9 @@
 //! objects.
 //!
 //! Words lead from the walked blocks, static data and stacks to objects. An object's type and its own fields give its
-//! size, its buffers and their sizes, and their words lead on. Each range found lies in memory where blocks may be, is
-//! disjoint from all others, and belongs to the first that claims it. A size that does not fit into its mapping is
-//! rejected, because the target may contain anything.
+//! size, its buffers and their sizes. The words of objects and buffers lead on to other objects. Each range that is
+//! found lies in memory where blocks may be, is disjoint from all others, and belongs to the first object that claims
+//! it. A size that does not fit into its mapping is rejected, because the target may contain anything.
 
 use crate::allocators::block::Block;
 use crate::allocators::claimed::Claimed;
@@ -22,29 +22,33 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Watcher};
 use std::collections::{BTreeMap, HashMap};
 
-/// `unit` times the word at `at`, plus `more`.
+/// A rule for a buffer's size: `unit` times the word at `at` of the owner, plus `more`.
 const COUNT: u8 = 1;
-/// A dict's keys, whose head gives the size.
+/// A rule for a buffer's size: the buffer is a dict's keys, whose head gives the size.
 const KEYS: u8 = 2;
-/// Up to the byte 0.
+/// A rule for a buffer's size: a text up to and including the byte 0.
 const TEXT: u8 = 3;
-/// As many items as the word at `at`, of the size that the description at `unit` has at `more` (array.array).
+/// A rule for a buffer's size: as many items as the word at `at` of the owner, of the size that the item description
+/// (to which the word at `unit` points) has at `more` (array.array).
 const ITEMS: u8 = 4;
-/// An object of variable size: `more` bytes, and one for each that its `ob_size`, at `unit`, counts.
+/// A rule for a buffer's size: an object of variable size has `more` bytes, and one for each that its `ob_size`, at
+/// `unit`, counts.
 const VARIABLE: u8 = 6;
-/// The values of a split dict, whose keys lie at `at`.
+/// A rule for a buffer's size: the values of a split dict. The word at `at` of the owner points to the dict's keys.
 const SPLIT: u8 = 7;
-/// Values after a header with their number, and before a byte for each.
+/// A rule for a buffer's size: a header with the number of values, the values, and a byte for each value.
 const HEADED: u8 = 8;
-/// A module's state.
+/// A rule for a buffer's size: the buffer is a module's state.
 const STATE: u8 = 9;
-/// Characters and one more, as many as the word at `at`, of the width in the bits at `unit` from bit `more` on.
+/// A rule for a buffer's size: as many characters as the word at `at` of the owner, and one more. The width of a
+/// character is in the owner's bits at `unit`, from bit `more` on.
 const CHARACTERS: u8 = 10;
-/// Values of attributes after a prefix, whose size is in its last byte. There are as many as the type's keys, to which
-/// the word at `unit` of the type points, have entries, counted at `more`, and free entries, counted before that.
+/// A rule for a buffer's size: the values of attributes, after a prefix whose size is in its last byte. The word at
+/// `unit` of the type points to the type's keys. There are as many values as these have entries (counted at `more` of
+/// the keys) and free entries (counted before that).
 const PREFIXED: u8 = 11;
 
-/// The bytes of an object that are read to find its size.
+/// How many bytes of an object are read to find its size.
 const HEAD: usize = 4 << 10;
 /// dictobject.c: SHARED_KEYS_MAX_SIZE is 30; sizes are kept in bytes.
 const MAX_VALUES: u64 = 254;
@@ -62,8 +66,8 @@ pub struct Measures {
     pub flag_heap_type: u64,
 }
 
-/// A possible buffer, before it is checked for overlaps. `follow`: whether its words may lead on. `chain`: the chain to
-/// which it belongs, if any.
+/// A possible buffer, before it is checked for overlaps. `follow`: whether words in it may point to objects. `chain`:
+/// the chain to which it belongs, if any.
 #[derive(Clone, Copy)]
 struct Buffer {
     start: u64,
@@ -72,8 +76,8 @@ struct Buffer {
     chain: Option<Chain>,
 }
 
-/// The block of a chain at `at`. All its blocks have `size` bytes and their link at `link`; the block at `last` is the
-/// last one.
+/// The block at `at` of a chain. All blocks of the chain have `size` bytes and their link at `link`; the block at
+/// `last` is the last one.
 #[derive(Clone, Copy)]
 struct Chain {
     at: u64,
@@ -82,7 +86,7 @@ struct Chain {
     last: u64,
 }
 
-/// The layouts with which both the walk and the search after it examine objects.
+/// What both the walk and the search after it need to examine objects.
 struct Look<'a> {
     space: &'a Space,
     layout: &'a TypeLayout,
@@ -110,8 +114,8 @@ impl Look<'_> {
         kind.flags & self.measures.plain != 0 && kind.flags & self.measures.flag_heap_type == 0
     }
 
-    /// Append the buffers in unwalked memory of the object in a block that begins with `head`; of a chain only the
-    /// first block.
+    /// Append the buffers in unwalked memory that belong to the object in a block. `head` has the block's first bytes.
+    /// Of a chain only the first block is appended.
     fn buffers(&self, kind: &Kind, address: u64, size: u64, head: &[u8], found: &mut Vec<Buffer>) {
         for claim in &kind.claims {
             let Some(at) = claimed_pointer(self.space, claim, address, size, head) else { continue };
@@ -128,7 +132,7 @@ impl Look<'_> {
         }
     }
 
-    /// Return the block that follows this one in its chain.
+    /// Return the block that follows this buffer in its chain.
     fn after(&self, buffer: &Buffer) -> Option<Buffer> {
         let chain = buffer.chain.filter(|chain| chain.at != chain.last)?;
         let at = self.space.word(chain.at.wrapping_add(chain.link)).ok()?;
@@ -138,7 +142,8 @@ impl Look<'_> {
         Some(Buffer { start, end, chain: Some(Chain { at, ..chain }), ..*buffer })
     }
 
-    /// Return the bytes of the buffer at `pointer`, by its owner's fields.
+    /// Return the bytes of the buffer at `pointer`, computed from fields of its owner, `object`. `high` is the end of
+    /// the mapping.
     fn length(&self, (kind, object): (&Kind, u64), claim: &PlacedClaim, pointer: u64, high: u64) -> Option<u64> {
         let Extent { rule, at, unit, more } = claim.extent;
         let own = |size: usize| {
@@ -244,7 +249,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// Add [start, end) if no part of it was added before.
+    /// Add [start, end), and return true, if no part of the range was added before.
     fn take(&mut self, start: u64, end: u64) -> bool {
         let last = self.places.range(..end).next_back();
         if start >= end || last.is_some_and(|(_, before)| *before > start) {
@@ -254,8 +259,8 @@ impl Finder<'_> {
         true
     }
 
-    /// Add buffers, and of chains all blocks up to one that overlaps an earlier range. So a chain that runs into itself
-    /// or into another one ends, and all chains together have no more blocks than there is room for.
+    /// Add buffers; for chains, add all blocks up to the first that overlaps an earlier range. So a chain that runs
+    /// into itself or into another one ends, and all chains together cannot have more blocks than memory has room for.
     fn take_buffers(&mut self, buffers: &[Buffer], control: &Control) -> Result<(), Cancelled> {
         for buffer in buffers {
             let mut next = Some(*buffer);
@@ -270,7 +275,7 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Follow a word: to an object, or to the links of the collector's list before it.
+    /// Follow a word, which may point to an object, or to the collector's links before an object.
     fn point(&mut self, word: u64) {
         let word = word & !TAGS;
         if self.look.holds(word).is_some() && self.seen.insert(word) {
@@ -291,7 +296,7 @@ impl Finder<'_> {
         let mut head = [0; HEAD];
         let got = self.look.space.fill(start, &mut head[..HEAD.min((high - start) as usize)]);
         let asked = measure.and_then(|own| asked_bytes(kind, own, &self.look.measures.sizing, &head[..got]));
-        // Not every type keeps its count in the usual place: then only the least size is known.
+        // Some types keep their count elsewhere: for their objects only the least size is known.
         let fits = |size: &u64| start.checked_add(*size).is_some_and(|end| end <= high);
         let size = asked.filter(fits).unwrap_or(kind.least).max(kind.least);
         if fits(&size) && self.take(start, start + size) {
@@ -336,7 +341,7 @@ impl Finder<'_> {
 }
 
 /// Find the ranges in `layout.unwalked` that belong to Python's objects. `roots`: groups of memory ranges outside the
-/// heaps whose words lead there, the most reliable group first.
+/// heaps whose words may point to such objects, the most reliable group first.
 pub fn find_claimed(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

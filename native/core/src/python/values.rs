@@ -32,7 +32,7 @@ const MAX_ITEMS: u64 = 64 << 10;
 const PIECE: usize = 256 << 10;
 /// Smaller items are read together with what lies near them.
 const SMALL: u64 = 1 << 10;
-/// The first bytes of an item that are read at once.
+/// How many first bytes of an item are read at once.
 const ITEM_HEAD: usize = 64;
 const REMEMBERED: usize = 1 << 16;
 /// Bytes between two checks for cancellation.
@@ -43,8 +43,8 @@ const CHEAP: u64 = 4 << 10;
 const MAX_COSTLY: usize = 1 << 20;
 /// Bytes outside the objects' own blocks that a worker may read, in addition to the bytes of the heaps.
 const MAX_ELSEWHERE: u64 = 256 << 20;
-/// The farthest place in its block at which an object may begin: after the hooks of a debug build, the links of the
-/// collector, and pointers to attributes.
+/// The largest distance from a block's start to an object in it: the hooks of a debug build, the links of the
+/// collector, and pointers to attributes may precede the object.
 const MAX_BEFORE: u64 = 80;
 
 /// The layout of the fields that hold objects' values.
@@ -62,7 +62,7 @@ pub struct Values {
 }
 
 /// Equal objects: the hash of their value, their kind, their count, the bytes of their blocks, the size of the largest
-/// one, and the lowest of their addresses.
+/// block, and the lowest address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Equal {
     pub hash: u128,
@@ -87,7 +87,7 @@ impl Equal {
 /// The two halves of a hash: a 128-bit number would leave alignment gaps next to it.
 type Key = [u64; 2];
 
-/// What is kept of each distinct value while values are counted, besides its hash.
+/// What is kept, besides its hash, of each distinct value while values are counted.
 #[derive(Clone, Copy)]
 struct Counted {
     kind: u8,
@@ -109,8 +109,8 @@ impl Counted {
     }
 }
 
-/// Sums over all values of a kind: objects and their bytes; values that several objects have (`values`), those objects
-/// (`copies`), and the bytes that one object each would save (`saved`).
+/// Sums over all values of a kind: objects and their bytes; values that several objects have (`values`); the objects
+/// that have such a value (`copies`); and the bytes that would be saved if each such value had one object (`saved`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindSum {
     pub kind: u8,
@@ -174,10 +174,10 @@ struct Hashed {
     height: u32,
 }
 
-/// Why an object has no hash.
+/// Why an object's value cannot be hashed.
 #[derive(Clone, Copy)]
 enum Unhashed {
-    /// Its tuples are nested more deeply than this.
+    /// Tuples are nested in it more deeply than this.
     Deeper(u32),
     /// It cannot be read, or its kind has no value, or the work was cancelled.
     Never,
@@ -185,7 +185,7 @@ enum Unhashed {
 
 type Answer = std::result::Result<Hashed, Unhashed>;
 
-/// Return a remembered answer if it holds for tuples nested `depth` deep; else None.
+/// Return a remembered answer if it is also right for a depth of at most `depth` nested tuples; else None.
 fn known(answer: Answer, depth: u32) -> Option<Answer> {
     match answer {
         Ok(Hashed { height, .. }) if height > depth => Some(Err(Unhashed::Deeper(depth))),
@@ -194,8 +194,9 @@ fn known(answer: Answer, depth: u32) -> Option<Answer> {
     }
 }
 
-/// Hashes values, and remembers items of tuples by their address. The work is in proportion to the bytes of the heaps:
-/// an object is read only inside its own block, an expensive item is hashed once, and reading elsewhere has a limit.
+/// Hashes values, and remembers the hashes of tuples' items by address. The work is in proportion to the bytes of the
+/// heaps: an object is read only inside its own block, an item that is expensive to hash is hashed once, and the bytes
+/// read outside blocks are limited.
 struct Reader<'a> {
     heaps: Heaps<'a>,
     layout: &'a TypeLayout,
@@ -204,13 +205,13 @@ struct Reader<'a> {
     remembered: Vec<(u64, Answer)>,
     /// Items that took many bytes to hash.
     costly: ByAddress<Answer>,
-    /// Bytes that were hashed, the number at the next check for cancellation, and bytes that may still be read
-    /// elsewhere.
+    /// Bytes that were hashed so far (`spent`), the value of `spent` at the next check for cancellation, and how many
+    /// more bytes may be read outside objects' blocks (`elsewhere`).
     spent: u64,
     next_look: u64,
     elsewhere: u64,
     ended: bool,
-    /// Items mostly lie near each other.
+    /// A reader that keeps memory near the last read: items mostly lie near each other.
     near: reader::Reader<'a>,
     buffer: Vec<u8>,
 }
@@ -247,19 +248,20 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Take bytes from those that may be read elsewhere. Fails if too few are left.
+    /// Take bytes from those that may be read outside objects' blocks. Fails if too few are left.
     fn spend_elsewhere(&mut self, bytes: u64) -> std::result::Result<(), Unhashed> {
         self.elsewhere = self.elsewhere.checked_sub(bytes).ok_or(Unhashed::Never)?;
         Ok(())
     }
 
-    /// Return the end of the block in which an object begins; None if there is none.
+    /// Return the end of the block in which an object begins at `address`; None if there is no such block.
     fn end_of_block(&self, address: u64) -> Option<u64> {
         let block = self.heaps.block_at(address).filter(|block| address - block.address <= MAX_BEFORE)?;
         Some(block.end)
     }
 
-    /// Check whether [start, start + size) of an object may be read: inside its block, or elsewhere within the limit.
+    /// Check whether [start, start + size) of an object may be read: the range is inside its block, or within the limit
+    /// for reading elsewhere. Offsets count from the object.
     fn admit(&mut self, found: &Found<'_>, start: u64, size: u64) -> std::result::Result<(), Unhashed> {
         if found.end.is_none() && size <= CHEAP {
             return Ok(());
@@ -309,8 +311,8 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Return the offset of a str's characters from the object (also if they lie elsewhere, up to 3.11), their bytes,
-    /// and the bytes of one.
+    /// Return the offset of a str's characters from the object (up to 3.11 they may also lie elsewhere), the bytes of
+    /// all characters, and the bytes of one.
     fn characters(&self, found: &Found<'_>) -> Option<(u64, u64, u8)> {
         let sizing = &self.values.sizing;
         let state = half_at(found.head, sizing.str_state as usize)? >> sizing.str_state_shift.min(31);
@@ -415,8 +417,8 @@ impl<'a> Reader<'a> {
         self.hash(&Found { address, kind: kind.ok_or(Unhashed::Never)?, head, end: None }, depth, control)
     }
 
-    /// Remember an item that took many bytes. If it is not at a block's beginning, take the bytes from those for
-    /// reading elsewhere.
+    /// Remember an item that took many bytes to hash. If it cannot be remembered, because it begins no block or too
+    /// many are remembered already, take its bytes from those that may be read outside objects' blocks.
     fn keep(&mut self, address: u64, answer: Answer, spent: u64) -> std::result::Result<Hashed, Unhashed> {
         let has_room = self.costly.len() < MAX_COSTLY || self.costly.contains_key(&address);
         match has_room && self.end_of_block(address).is_some() {
@@ -488,7 +490,7 @@ impl Sink for Counter {
     }
 }
 
-/// Collects the objects that have some values.
+/// Collects the objects whose values have certain hashes.
 struct Collector<'a> {
     hashes: &'a HashSet<u128>,
     rows: Vec<Copied>,
@@ -503,8 +505,9 @@ impl Sink for Collector<'_> {
     }
 }
 
-/// Which objects to examine: the types; and blocks that only look like objects (`without`), by user address. `apart`:
-/// memory (start, end, number), ascending, whose objects equal only those of the same number; 0 is all other memory.
+/// Which objects to examine: their types; and (`without`) blocks that only look like objects, by user address. `apart`:
+/// ranges of memory (start, end, number), ascending. Objects in them equal only objects in ranges of the same number;
+/// all other memory has the number 0.
 pub struct WantedValues {
     pub types: HashSet<u64>,
     pub without: HashSet<u64>,
@@ -541,8 +544,8 @@ fn walk<'a, S: Sink + Send>(
 }
 
 /// Return values with `least` objects or more: the `top` of them that would save the most if each existed once (or, if
-/// `by_bytes`, that have the most bytes), and sums by kind. `slices`: the number of passes, each of which keeps one
-/// part of the distinct values in memory.
+/// `by_bytes`, that have the most bytes), and sums by kind. `slices`: the number of passes; each pass keeps one part of
+/// the distinct values in memory.
 #[allow(clippy::too_many_arguments)]
 pub fn equal_values(
     watcher: &dyn Watcher,
@@ -621,7 +624,8 @@ pub fn value_hashes(
     })
 }
 
-/// Counts objects by the block's size (an offset of -1), or by the number at an offset from the object.
+/// Counts objects by the size of their block (for types with offset -1), or by the number at the type's offset in the
+/// object.
 struct Tallier<'a> {
     types: Types<'a>,
     kinds: &'a HashMap<u64, i64>,
@@ -648,9 +652,9 @@ impl Visitor for Tallier<'_> {
     }
 }
 
-/// Return `(key, objects, bytes of their blocks)` of the live objects of the types at `kinds`, by key. The key is the
-/// size of their block if the type's offset is negative, else the absolute value of the number at that offset from the
-/// object.
+/// Return `(key, objects, bytes of their blocks)` of the live objects of the types in `kinds`, by key. `kinds` maps the
+/// address of each type to an offset. If it is negative, the key is the size of the object's block; else the key is the
+/// absolute value of the number at that offset in the object.
 pub fn tally_objects(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

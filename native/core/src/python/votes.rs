@@ -11,12 +11,12 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::collections::HashMap;
 
-/// The farthest place in a block at which an object may begin.
+/// The largest distance from a block's start to an object in it.
 const FURTHEST: usize = 80;
 
-/// Count how often each distance from a block's start to an object occurs, by the flags of its type: `{(flags & mask,
-/// distance): blocks}`. The sample is at most `most` groups of each size, or chunks of each size, whichever the first
-/// store has. The layout's own distances are not used.
+/// Count how often each distance from a block's start to an object occurs, by the flags of the object's type:
+/// `{(flags & mask, distance): blocks}`. The blocks are those of `visit_sample`. The layout's own distances are not
+/// used.
 pub fn vote_distances(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -47,7 +47,7 @@ fn vote_in_block(types: &mut Types<'_>, head: &[u8], mask: u64, votes: &mut Hash
     }
 }
 
-/// Return the types to which blocks of such a sample point: `{address: tp_flags}`.
+/// Return the types to which blocks of a sample (`visit_sample`) point: `{address: tp_flags}`.
 pub fn sample_types(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

@@ -1,17 +1,18 @@
-//! Unused room of containers: how much of each block holds items, as its container says.
+//! Measure the unused room of containers: a container says how many bytes of its block hold items.
 
 use crate::allocators::block::Block;
 use gdbheap_access::machine::PageSize;
 use gdbheap_access::memory::pages::Pages;
 use std::collections::HashMap;
 
-/// The containers of one kind: their count, and how many bytes of their blocks can hold items and do.
+/// The containers of one kind. `count`: how many there are; `capacity`: the bytes of their blocks that can hold items;
+/// `used`: the bytes that do.
 #[derive(Clone, Copy, Debug, Default)]
 struct Filled {
     count: u64,
     capacity: u64,
     used: u64,
-    /// The unused room of containers with less than a page of it.
+    /// The unused bytes of containers that have less than a page of them each.
     small: u64,
 }
 
@@ -34,15 +35,16 @@ struct Roomy {
     order: Order,
 }
 
-/// All containers whose blocks are classified; those with much room are kept one by one.
+/// All containers whose blocks are classified. Those with a page or more of unused room are kept one by one.
 #[derive(Default)]
 pub(crate) struct Rooms {
     by_kind: HashMap<u32, Filled>,
     roomy: Vec<Roomy>,
 }
 
-/// The unused room of containers of one kind: `small` for those with less than a page of it, `pages` in resident bytes
-/// for the others; the most of one of these, and the address of its block.
+/// The containers of one kind and their unused room, in bytes. `small`: the unused room of containers that have less
+/// than a page of it each; `pages`: the resident unused room of the others; `most`, `address`: the largest such room in
+/// one container, and the address of its block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Capacity {
     pub kind: u32,
@@ -56,7 +58,8 @@ pub struct Capacity {
 }
 
 impl Roomy {
-    /// Return the resident bytes of whole pages without items; for scattered items, those that a copy would not need.
+    /// Return the resident bytes of whole pages without items. If items are scattered, return the resident bytes that a
+    /// compact copy would not need.
     fn resident(&self, pages: &Pages, page: PageSize) -> u64 {
         match self.order {
             Order::FromStart => {
@@ -84,7 +87,7 @@ impl Rooms {
         }
     }
 
-    /// Return a row for each kind of container that has blocks. Without `pages` all room counts as resident.
+    /// Return a row for each kind of container that has blocks. Without `pages`, all unused room counts as resident.
     pub(crate) fn rows(&self, pages: Option<&Pages>, page: PageSize) -> Vec<Capacity> {
         let row = |(kind, sum): (&u32, &Filled)| {
             let Filled { count, capacity, used, small } = *sum;

@@ -1,4 +1,4 @@
-//! One pass over all words of the blocks, of static data and of stacks. It counts the pointers to each block, finds
+//! Scan all words of blocks, static data and stacks, in one pass. The pass counts the pointers to each block, finds
 //! classes by their vtables, and collects words that may belong to a container.
 //!
 //! Layouts: libstdc++'s basic_string.h, stl_vector.h, stl_list.h, stl_tree.h, stl_deque.h, hashtable.h and
@@ -16,11 +16,11 @@ use gdbheap_access::bytes::word_at;
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::reader::Reader;
 
-/// The most words of a container that are read, and how many of them precede the pointer to a block.
+/// The most words of a container that are read, and (BEFORE) how many of them may precede its pointer to a block.
 const HOLDER: usize = 10;
 const BEFORE: usize = 3;
 const PIECE: u64 = 64 << 10;
-/// The longest string without a block of its own.
+/// The longest string, in bytes, that a std::string keeps in itself and not in a block.
 const LOCAL_STRING: u64 = 15;
 /// The smallest chunk of glibc's malloc.
 const SMALLEST_CHUNK: u64 = 32;
@@ -29,11 +29,11 @@ const SMALLEST_CHUNK: u64 = 32;
 pub(crate) enum Shape {
     /// A string, with its number of bytes before the NUL.
     String(u64),
-    /// A vector, with the end of its items.
+    /// A vector, with the address at which its items end.
     Vector(u64),
 }
 
-/// Words that may be a string or a vector whose buffer is the block.
+/// Words at the address `holder` that may be a std::string or std::vector with the block `id` as its buffer.
 pub(crate) struct Held {
     pub(crate) holder: u64,
     pub(crate) id: u32,
@@ -59,16 +59,16 @@ pub(crate) struct TreeForm {
 pub(crate) const LIBSTDCXX_TREE: TreeForm = TreeForm { parent: 8, left: 16, right: 24 };
 pub(crate) const LIBCXX_TREE: TreeForm = TreeForm { parent: 16, left: 0, right: 8 };
 
-/// The bytes that candidates may take for each byte that is searched, and in any case. A program with only short Vecs
-/// in a Vec needs four: 192 for each 24 of a Vec and 32 of its chunk. Words made to look like many candidates would
-/// take fifty.
+/// The memory that candidates may take: TAKEN_FOR_EACH bytes for each byte that is searched, and TAKEN_ALWAYS bytes
+/// more. A program with only short Vecs in a Vec needs four bytes for each: 192 for the 24 bytes of a Vec and the 32 of
+/// its chunk. Words made to look like many candidates would need fifty.
 const TAKEN_FOR_EACH: u64 = 6;
 const TAKEN_ALWAYS: u64 = 16 << 20;
 
-/// What one worker has found. Addresses are those of holders, or of blocks.
+/// The possible containers that one worker has found, each as the address of its holder or of its block.
 #[derive(Default)]
 pub(crate) struct Candidates {
-    /// The bytes of memory that were searched, and the bytes that the candidates found there take.
+    /// The bytes of memory that were searched, and (`taken`) the bytes that the candidates found there take.
     looked: u64,
     taken: u64,
     pub(crate) held: Vec<Held>,
@@ -93,8 +93,8 @@ impl Candidates {
 pub(crate) struct Finder<'a, const SHAPES: bool> {
     look: &'a Look<'a>,
     vtables: Vtables<'a>,
-    /// By the address of a class's name: its kind, its kind without owners, and whether its objects are counts that
-    /// point to an object.
+    /// By the address of a class's name: the kind of its objects, their kind if no std::shared_ptr is left, and whether
+    /// they are the counts of std::shared_ptrs with a pointer to the object.
     kinds: ByAddress<(u32, u32, bool)>,
     reader: Reader<'a>,
     scratch: Vec<u8>,
@@ -114,8 +114,8 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         }
     }
 
-    /// Return the kind of an object that begins with `word`, its kind without owners, and whether it is counts that
-    /// point to an object.
+    /// Return three facts about an object that begins with `word`, as in `kinds`: its kind, its kind if no
+    /// std::shared_ptr is left, and whether it is the counts of std::shared_ptrs with a pointer to the object.
     fn kind_by(&mut self, word: u64) -> (u32, u32, bool) {
         match self.vtables.at(word).filter(|vtable| vtable.to_top == 0) {
             Some(vtable) => {
@@ -156,7 +156,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         bytes.resize((before + PIECE + after) as usize, 0);
         let mut at = start;
         while let Some(next) = self.look.heaps.space.next_backed(at).filter(|next| *next < end) {
-            // Memory before a gap does not belong to what comes after it.
+            // Words before a gap in memory do not belong to a container after it.
             let first = if next > at { next } else { at.saturating_sub(before).max(start) };
             at = next.next_multiple_of(8);
             let wanted = (end.min(at + PIECE + after) - first) as usize;
@@ -169,7 +169,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         self.scratch = bytes;
     }
 
-    /// Scan the words of `bytes`, which lie at address `base`, that begin in `core`.
+    /// Scan those words of `bytes` that begin at the offsets `core`. `base`: the address of `bytes`.
     fn scan(&mut self, bytes: &[u8], base: u64, core: std::ops::Range<usize>, place: Place) {
         let (low, high) = self.look.bounds;
         let libraries = self.look.libraries;

@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 
-/// The number of blocks of unknown kind.
+/// The number that stands for an unknown kind.
 pub(crate) const UNKNOWN: u32 = 0;
 
-/// What a block is to the program.
+/// What a block contains: the kinds of objects and containers that are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// An object with a vtable, or one that is known by the pointers to it.
     Object,
-    /// An object of the class with the counts of its `std::shared_ptr`s, as std::make_shared makes them.
+    /// A block that std::make_shared makes: an object together with the counts of its `std::shared_ptr`s.
     MakeShared,
-    /// The same after the object was destroyed: std::weak_ptrs keep the memory.
+    /// A block of std::make_shared whose object was destroyed, and whose memory std::weak_ptrs keep.
     Destroyed,
     /// The counts of the `std::shared_ptr`s to an object.
     SharedPtr,
@@ -23,10 +23,10 @@ pub enum Family {
     /// A node of std::map or std::set, or of their multi versions.
     Map,
     List,
-    /// A node of std::unordered_map or std::unordered_set, and the array of their buckets.
+    /// A node of std::unordered_map or std::unordered_set. `Buckets`: the array of the container's buckets.
     Unordered,
     Buckets,
-    /// Items of a std::deque, and the array of pointers to them.
+    /// A block with items of a std::deque. `DequeMap`: the array of pointers to these blocks.
     Deque,
     DequeMap,
     /// Bytes of Rust's String, or of a Vec<u8> with text.
@@ -47,14 +47,14 @@ pub enum Family {
     RustObject,
     /// The value of an Arc or Rc, with its counts.
     RustShared,
-    /// A channel, and a block of its messages.
+    /// A channel. `RustMessages`: a block of its messages.
     RustChannel,
     RustMessages,
 }
 
 impl Family {
-    /// Return whether the holder points into the middle of the block: the slots of a hashbrown table precede the
-    /// control bytes.
+    /// Return whether the holder of such a block points into its middle. A hashbrown table has its slots before the
+    /// control bytes, to which the holder points.
     pub fn is_held_inside(self) -> bool {
         self == Family::RustTable
     }
@@ -105,7 +105,7 @@ pub struct KindRow {
 pub(crate) struct Kinds {
     pub(crate) rows: Vec<(Family, String)>,
     numbers: HashMap<(Family, String), u32>,
-    /// The numbers of kinds without a class, which nearly all blocks of containers have.
+    /// The numbers of kinds without a class: nearly all blocks of containers are of such a kind.
     plain: HashMap<Family, u32>,
 }
 

@@ -9,9 +9,9 @@ use crate::graph::ids::Ids;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// More words that point to a block are not counted.
+/// The largest count of words that point to a block: further words are not counted.
 pub(crate) const MANY: u8 = 200;
-/// The libraries that the program uses and whose containers are looked for.
+/// The libraries that the program uses; only containers of these are searched for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Libraries {
     pub libstdcxx: bool,
@@ -38,7 +38,8 @@ pub(crate) enum Place {
     Stack,
 }
 
-/// Add a candidate and the bytes that it takes: twice its size while a vector grows or is copied into a map.
+/// Add a candidate, and add to `taken` the bytes that it takes: twice its size, as while a vector grows or is copied
+/// into a map.
 pub(crate) fn keep<T>(all: &mut Vec<T>, one: T, taken: &mut u64) {
     *taken += 2 * std::mem::size_of::<T>() as u64;
     all.push(one);
@@ -58,21 +59,21 @@ pub(crate) struct Look<'a> {
     pub(crate) kinds: Vec<AtomicU32>,
     /// How many words in blocks and in static data point to the beginning of each block, at most MANY.
     pub(crate) references: Vec<AtomicU8>,
-    /// How many point into the block after its beginning, at most MANY.
+    /// How many words in blocks and in static data point into each block, after its beginning, at most MANY.
     pub(crate) inside: Vec<AtomicU8>,
     /// Bytes of class names that may still be read.
     pub(crate) names: AtomicU64,
-    /// By the order that a Vec's words may have: the evidence in bits that such words lead to a text.
+    /// For each order that a Vec's words may have: the evidence, in bits, that words in this order point to texts.
     pub(crate) votes: [AtomicU32; 2],
     /// Whether candidates were left out because they would have taken too much memory.
     pub(crate) left_out: AtomicBool,
     pub(crate) known: Mutex<Kinds>,
-    /// The room and use of containers.
+    /// The capacity of containers, and how much of it they use.
     pub(crate) rooms: Mutex<Rooms>,
 }
 
 impl<'a> Look<'a> {
-    /// Record that a candidate is left out, and return false: it is not to be kept.
+    /// Record that a candidate is left out because memory is short. Return false, for the caller to drop it.
     #[cold]
     pub(crate) fn leave_out(&self) -> bool {
         self.left_out.store(true, Ordering::Relaxed);
@@ -103,8 +104,8 @@ impl<'a> Look<'a> {
         self.heaps.store_of(block.place).may_be_given(block.end - block.address, bytes, page)
     }
 
-    /// Return the least and the most bytes that may have been requested. Without `with_rest`, assume that the block has
-    /// no remainder.
+    /// Return the fewest and the most bytes for which a request may have got this block. Without `with_rest`, assume
+    /// that the block has no remainder that was too small for a chunk of its own.
     #[inline]
     pub(crate) fn requests(&self, block: &Block, with_rest: bool) -> (u64, u64) {
         let page = self.heaps.space.machine.page.bytes();
@@ -131,7 +132,8 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Return the kind of such blocks once their object is destroyed.
+    /// Return the kind that a block of std::make_shared has after its object was destroyed. Other kinds stay as they
+    /// are.
     pub(crate) fn destroyed(&self, kind: u32) -> u32 {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match known.row(kind).filter(|(family, _)| *family == Family::MakeShared).map(|(_, class)| class.clone()) {
@@ -159,7 +161,7 @@ impl<'a> Look<'a> {
         known.row(self.kind(id)).is_some_and(|(found, _)| *found == family)
     }
 
-    /// Count a word that points to the beginning of a block, or into it.
+    /// Count one more word that points to the beginning of a block (`begins`), or into its middle.
     pub(crate) fn refer(&self, id: u32, begins: bool) {
         let count = &(if begins { &self.references } else { &self.inside })[id as usize];
         if count.load(Ordering::Relaxed) < MANY {

@@ -1,4 +1,4 @@
-//! Blocks that record a mapping: its address, and near it its size.
+//! Find blocks that record a mapping: they contain the mapping's address and, near it, its size.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -7,7 +7,7 @@ use gdbheap_access::bytes::{range_at, u64_at};
 use gdbheap_access::error::Result;
 use gdbheap_access::work::{Control, Watcher};
 
-/// How many words before and after the address may be the size.
+/// How many words before and (BEHIND) after the address may be the size.
 const BEFORE: usize = 4;
 const BEHIND: usize = 8;
 const MOST: usize = 1 << 16;
@@ -23,7 +23,7 @@ struct Finding<'a> {
 }
 
 impl Finding<'_> {
-    /// Return the end of the mapped memory in which a page begins at `pointer`.
+    /// Return the end of the range that contains `pointer`, if a page begins there; else None.
     #[inline(always)]
     fn end_from(&self, pointer: u64) -> Option<u64> {
         let is_page = pointer != 0 && pointer % self.page == 0;
@@ -51,8 +51,8 @@ impl Visitor for Finding<'_> {
     }
 }
 
-/// Find the used blocks that contain the address of a page in `ranges` (ascending) and near it a size that ends in the
-/// same range.
+/// Find the used blocks that contain the address of a page in `ranges` (ascending) and, near it, a size that does not
+/// exceed the rest of that range.
 pub fn find_mapped(watcher: &dyn Watcher, heaps: Heaps<'_>, ranges: &[(u64, u64)], page: u64) -> Result<Vec<MappedBy>> {
     let jobs = heaps.jobs();
     let init = || (Walk::new(heaps), Finding { ranges, page: page.max(1), found: Vec::new() });

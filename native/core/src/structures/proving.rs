@@ -1,5 +1,5 @@
-//! Prove containers whose parts agree: each proof follows all links of a container, and counts what the container
-//! counts.
+//! Prove containers of C++ whose parts agree. Each proof follows all links of a container, and checks that it has as
+//! many nodes as it says.
 
 use super::capacity::Order;
 use super::finding::{TreeForm, LIBSTDCXX_TREE};
@@ -11,7 +11,7 @@ use crate::by_address::Addresses;
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::reader::Reader;
 
-/// Links that all proofs together may follow, for each block of the target.
+/// How many links all proofs together may follow: LINKS_FOR_EACH for each block of the target, and FIRST_LINKS more.
 const LINKS_FOR_EACH: u64 = 16;
 const FIRST_LINKS: u64 = 1 << 16;
 /// std::deque keeps items smaller than this together in a node of as many bytes; larger items have nodes of their own.
@@ -20,15 +20,15 @@ const DEQUE_BYTES: u64 = 512;
 const SPLIT_BYTES: u64 = 4 << 10;
 const SPLIT_LARGEST: u64 = 256;
 const RED: u32 = 0;
-/// Fewer nodes do not show what their last word is (FEW_NODES). In a field with pointers to blocks, one node in
-/// MOST_ODD may have another number.
+/// Fewer nodes than FEW_NODES do not show whether their last word is a field. In a field of pointers, at most one node
+/// in MOST_ODD may have a number that is no address.
 const FEW_NODES: usize = 4;
 const MOST_ODD: usize = 20;
 
 pub(crate) struct Prover<'a> {
     look: &'a Look<'a>,
     pub(crate) reader: Reader<'a>,
-    /// Parts of blocks without items, according to their containers.
+    /// The parts of blocks that hold no items, according to the containers to which the blocks belong.
     pub(crate) dead: Vec<(u64, u64)>,
     seen: Bits,
     /// Arrays of buckets that were read.
@@ -63,7 +63,7 @@ impl<'a> Prover<'a> {
         self.unknown_block(address).map(|(id, _)| id)
     }
 
-    /// Return the same with the block.
+    /// Return the block that begins at `address`, with its number, if its kind is unknown so far.
     fn unknown_block(&self, address: u64) -> Option<(u32, Block)> {
         self.look.block_from(address).filter(|(id, _)| self.look.kind(*id) == UNKNOWN)
     }
@@ -73,8 +73,8 @@ impl<'a> Prover<'a> {
         ids.iter().for_each(|id| self.look.set_kind(*id, kind));
     }
 
-    /// Classify the nodes of a container. They have one size. What follows the largest possible request for each of
-    /// them was added by malloc, and is older than the node.
+    /// Classify the nodes of a container, for all of which the same number of bytes was requested. Bytes after the
+    /// largest request that fits all of them were added by malloc and are older than the node: record these in `dead`.
     fn name_nodes(&mut self, nodes: &[(u32, Block)], family: Family) {
         let kind = self.look.number(family, "");
         let (mut least, mut most, mut largest) = (0, u64::MAX, 0);
@@ -91,8 +91,9 @@ impl<'a> Prover<'a> {
         self.dead.extend(larger.map(|(_, block)| (block.address + from, block.end)));
     }
 
-    /// Return where the last field ends of nodes of one size, whose smallest blocks hold `most` bytes. Their last word
-    /// may lie after the requested bytes: it is not a field if some nodes have a number there.
+    /// Return the offset at which the last field of a container's nodes ends. Their smallest blocks hold `most` bytes.
+    /// The last word of these may lie after the requested bytes: it is not a field if some nodes have a number there
+    /// that is no address.
     fn end_of_fields(&mut self, nodes: &[(u32, Block)], most: u64) -> u64 {
         let smallest = nodes.iter().find(|(_, block)| block.end - block.address == most);
         let (least, _) = smallest.map_or((most, most), |(_, block)| self.look.requests(block, false));
@@ -113,8 +114,8 @@ impl<'a> Prover<'a> {
         }
     }
 
-    /// Prove the tree with this header: as many nodes as it counts, with all links consistent in both directions, and
-    /// its first node.
+    /// Prove the tree with this header, and classify its nodes. It must have as many nodes as it says, links that are
+    /// consistent in both directions, and its first node among them. None if it is no tree.
     pub(crate) fn tree(&mut self, header: u64, form: TreeForm) -> Option<()> {
         let is_libstdcxx = form == LIBSTDCXX_TREE;
         let (root, leftmost, count) = match is_libstdcxx {
@@ -156,7 +157,8 @@ impl<'a> Prover<'a> {
         self.reader.word(address.checked_add(offset)?)
     }
 
-    /// Prove the ring that contains this block. It is a std::list if one of its parts counts the others.
+    /// Prove the std::list whose ring of links contains this block, and classify its nodes. One part of the ring must
+    /// have the number of the others. None if it is no list.
     pub(crate) fn ring(&mut self, id: u32, block: u64) -> Option<()> {
         if self.seen.get(u64::from(id)) {
             return None;
@@ -191,7 +193,7 @@ impl<'a> Prover<'a> {
         Some(())
     }
 
-    /// Return the only block in a ring that counts the others.
+    /// Return the only block in a ring that has the number of the others; None if there is none, or several.
     fn header_among(&mut self, nodes: &[(u32, Block)]) -> Option<u64> {
         let others = nodes.len() as u64 - 1;
         let mut found = None;
@@ -203,8 +205,8 @@ impl<'a> Prover<'a> {
         found
     }
 
-    /// Prove a hash table: a chain of as many nodes as it counts, where each bucket points to the node of the chain
-    /// before its own, and the first node's bucket to the table's own link.
+    /// Prove a hash table. Its chain must have as many nodes as it says. Each bucket must point to the node of the
+    /// chain before its own first node, and the bucket of the first node to the table's own link.
     pub(crate) fn table(&mut self, table: u64) -> Option<()> {
         let [buckets, bucket_count, first, count, load] = self.reader.words::<5>(table)?;
         let load = f32::from_bits(load as u32);
@@ -251,8 +253,8 @@ impl<'a> Prover<'a> {
         Some(())
     }
 
-    /// Prove a std::deque of libstdc++: both iterators agree with the array of pointers, which has a block for each
-    /// node between them.
+    /// Prove a std::deque of libstdc++: both its iterators must agree with the array of pointers, and each pointer
+    /// between them must be that of a block.
     pub(crate) fn deque(&mut self, deque: u64) -> Option<()> {
         let [map, places, from @ ..] = self.reader.words::<6>(deque)?;
         let to = self.reader.words::<4>(deque.checked_add(48)?)?;
@@ -291,7 +293,8 @@ impl<'a> Prover<'a> {
         Some(())
     }
 
-    /// Prove a std::deque of libc++: all used pointers of its array lead to blocks of the one size that it makes.
+    /// Prove a std::deque of libc++: all used pointers of its array must point to blocks of the one size that libc++
+    /// requests.
     pub(crate) fn split_deque(&mut self, deque: u64) -> Option<()> {
         let [array, begin, end, limit, first, count] = self.reader.words::<6>(deque)?;
         let (map, block) = self.look.block_from(array)?;
@@ -326,7 +329,7 @@ impl<'a> Prover<'a> {
         Some(())
     }
 
-    /// Return whether the block begins with an object that has a vtable, as a row of items may.
+    /// Return whether the block begins with an object that has a vtable, as an array of items may.
     pub(crate) fn is_object(&self, id: u32) -> bool {
         self.look.is_of(id, Family::Object)
     }

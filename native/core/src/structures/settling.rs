@@ -1,5 +1,5 @@
-//! Classify strings, vectors, and objects of std::shared_ptr. A buffer shows nothing of its holder, so words that look
-//! like a holder count only if nothing else points to the buffer.
+//! Classify strings, vectors, and objects of std::shared_ptr. A buffer shows nothing about its holder, so words that
+//! look like a holder count only if nothing else points to the buffer.
 
 use super::capacity::Order;
 use super::finding::{Held, Shape};
@@ -12,13 +12,15 @@ use std::mem::discriminant;
 use std::sync::atomic::Ordering;
 use std::sync::PoisonError;
 
-/// What one round finds to be stale may let the next one classify another buffer, and so on: strings in the memory of a
-/// vector that grew make the longest such chains.
+/// The most rounds. Memory that one round finds to be stale may let the next round classify another buffer, and so on.
+/// Strings in the old memory of a vector that grew make the longest such chains.
 const ROUNDS: usize = 64;
-/// The offset, in libstdc++'s std::string, of the rest of a short text: after the pointer, the size and the capacity.
+/// The offset, in libstdc++'s std::string, of the second half of a short text. A pointer, a size and a capacity lie
+/// before it.
 const SHORT: u64 = 24;
 
-/// The parts of blocks without items, and the addresses of words that surely hold buffers; both ascending.
+/// The result of the last round, ascending. `left_over`: the parts of containers' blocks that hold no items; `holders`:
+/// the addresses of words that certainly point to buffers.
 #[derive(Default)]
 pub(crate) struct Settled {
     pub(crate) left_over: Vec<(u64, u64)>,
@@ -35,9 +37,10 @@ pub(crate) struct Settler<'a, 'b> {
     pub(crate) from_dead: ByAddress<u32>,
     /// How many words in `dead` point into each block.
     pub(crate) inside_from_dead: ByAddress<u32>,
-    /// Parts of blocks whose words are stale, or text; ascending.
+    /// Parts of blocks, ascending, in which words are stale or text.
     pub(crate) dead: Vec<(u64, u64)>,
-    /// What follows the text in buffers of strings, and the word of a string that is used only for a short text.
+    /// The bytes after the text in buffers of strings and, in the strings themselves, the word that only a short text
+    /// uses.
     pub(crate) behind_texts: Vec<(u64, u64)>,
     /// The addresses of words that point to the classified buffers.
     pub(crate) holders: Vec<u64>,
@@ -75,8 +78,8 @@ impl Settler<'_, '_> {
         known.row(self.look.kind(id)).is_some_and(|(family, _)| *family != Family::Object)
     }
 
-    /// Classify the buffer that all these words hold, if they agree and nothing else points to it. Return the parts of
-    /// it and of its holders without content.
+    /// Classify the buffer to which all these words point, if they agree on what it is and nothing else points to it.
+    /// Return the parts of the buffer and of its holders that have no content; None if the buffer was not classified.
     fn buffer(&mut self, rows: &[Held]) -> Option<Vec<(u64, u64)>> {
         let family = only_shape(rows).filter(|_| self.are_all(rows))?;
         let (id, block) = (rows[0].id, rows[0].block);
@@ -105,7 +108,7 @@ impl Settler<'_, '_> {
         self.holders.extend(rows.iter().map(|row| row.holder));
         let mut found = vec![(lives, end)];
         if family == Family::String {
-            // The NUL that ends a text does not turn the rest of its word into an address.
+            // The word with the NUL that ends a text is no address either.
             let last = block.saturating_add((most - 1) / 8 * 8).min(end);
             let short =
                 rows.iter().filter(|_| self.look.libraries.libstdcxx).map(|row| row.holder.saturating_add(SHORT));
@@ -125,8 +128,8 @@ impl Settler<'_, '_> {
         rest.any(|at| self.prover.reader.word(at) == Some(first))
     }
 
-    /// Return whether no other words point to the block or into it: in blocks and static data, or, if only stacks hold
-    /// it, on stacks.
+    /// Return whether these words are all that point to the block or into it: all in blocks and static data or, if
+    /// there are none, all on stacks.
     fn are_all(&self, rows: &[Held]) -> bool {
         let id = rows[0].id;
         let sum = |on_stack: bool| rows.iter().filter(|row| row.on_stack == on_stack).map(|row| row.pointers).sum();
@@ -142,7 +145,7 @@ impl Settler<'_, '_> {
         counted < MANY && nobody_else && all_held
     }
 
-    /// Subtract the words of parts without items from the pointers that count.
+    /// Add `found`, parts without content, to `dead`. Words in these no longer count as pointers to blocks.
     fn bury(&mut self, found: Vec<(u64, u64)>) {
         for (start, end) in &found {
             for at in (start.next_multiple_of(8)..*end).step_by(8) {
@@ -166,7 +169,7 @@ impl Settler<'_, '_> {
     }
 }
 
-/// Return the family that all these words agree on.
+/// Return the family on which all these words agree; None if they disagree.
 fn only_shape(rows: &[Held]) -> Option<Family> {
     let first = rows.first()?;
     let family = match first.shape {

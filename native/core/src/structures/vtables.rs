@@ -1,8 +1,8 @@
 //! Find classes of C++ objects by their vtables (Itanium C++ ABI, 2.5.2 and 2.9.5), without symbols.
 //!
 //! The two words before a vtable's address are the distance to the top of the object and the address of the class's
-//! `type_info`. That is an object itself: its own vtable is one of those of `__cxxabiv1`, and its second word points to
-//! the mangled name.
+//! `type_info`. A `type_info` is an object itself: its vtable belongs to a class of `__cxxabiv1`, and its second word
+//! points to the mangled name of the class.
 
 use crate::by_address::ByAddress;
 use crate::demangle::demangle_class;
@@ -16,15 +16,16 @@ use std::sync::Arc;
 const LONGEST_NAME: usize = 4 << 10;
 /// The largest offset of a base in its object.
 const LARGEST_OBJECT: u64 = 1 << 30;
-/// The namespace of all classes of type_info, as their mangled names begin.
+/// The beginning of the mangled name of every class of type_info: the namespace in which they all are.
 const OF_TYPE_INFO: &[u8] = b"N10__cxxabiv1";
 
-/// The bytes of names that are read and kept for all vtables of a target: 100,000 classes have tens of MiB.
+/// The most bytes of names that are read and kept for all vtables of a target. The names of 100,000 classes have tens
+/// of MiB.
 pub(crate) const ROOM_FOR_NAMES: u64 = 64 << 20;
-/// What a name costs in addition to its bytes.
+/// The bytes that a name takes in addition to its characters.
 const ENTRY: u64 = 64;
 
-/// What a vtable tells about the object that contains a pointer to it.
+/// What a vtable says about the object that contains a pointer to it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Vtable {
     pub(crate) class: Arc<str>,
@@ -92,7 +93,8 @@ impl<'a> Vtables<'a> {
         self.reader.word(info.checked_add(8)?).filter(|name| self.is_in_object(*name))
     }
 
-    /// Return the class whose mangled name is at `name`; None if it is not a class's, or if no room is left for names.
+    /// Return the class whose mangled name is at `name`; None if this is no name of a class, or if no room is left for
+    /// names.
     fn class(&mut self, name: u64) -> Option<Arc<str>> {
         if !self.names.contains_key(&name) {
             let class = self.read_class(name);

@@ -22,8 +22,8 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8};
 use std::sync::{Mutex, PoisonError};
 
-/// Return for each address the class of the object with a vtable that begins there. `objects`: the memory of loaded
-/// objects, ascending.
+/// Return for each address the class of the object that begins there, if the object has a vtable; else None. `objects`:
+/// the memory of loaded objects (programs and libraries), ascending.
 pub fn class_at(space: &Space, objects: &[(u64, u64)], addresses: &[u64]) -> Vec<Option<String>> {
     let left = AtomicU64::new(ROOM_FOR_NAMES);
     let mut vtables = Vtables::new(space, objects, &left);
@@ -34,7 +34,7 @@ pub fn class_at(space: &Space, objects: &[(u64, u64)], addresses: &[u64]) -> Vec
     addresses.iter().map(&mut class).collect()
 }
 
-/// The kinds of all used blocks, by the numbers that the graph of the same heaps gives them.
+/// The kinds of all used blocks, by block number. The graph of the same heaps numbers the blocks in the same way.
 pub struct Structures {
     pub(crate) shared: SharedHeaps,
     pub(crate) ids: Ids,
@@ -49,9 +49,10 @@ pub struct Structures {
 }
 
 #[allow(clippy::too_many_arguments)]
-/// Classify all blocks. `objects`: the memory of loaded objects, ascending, in which vtables lie; `code`: its
-/// executable part; `statics`, `stacks`: other places where containers may lie; `named`: addresses of blocks whose kind
-/// is known. Blocks whose use only a walk finds out are left out.
+/// Classify all blocks. `objects`: the memory of loaded objects (programs and libraries), ascending, in which vtables
+/// lie; `code`: its executable part; `statics`, `stacks`: other memory in which containers may lie; `named`: the
+/// addresses of blocks that the caller knows, with their names. Stores whose used blocks only a walk finds are left
+/// out. Fails if there are more than 2^30 blocks, or if memory runs out.
 pub fn find_structures(
     watcher: &dyn Watcher,
     shared: SharedHeaps,
@@ -115,7 +116,7 @@ fn filled<T>(count: usize, make: fn() -> T) -> Result<Vec<T>> {
     Ok(all)
 }
 
-/// Show all blocks, static data and stacks to finders, one for each worker.
+/// Search all blocks, static data and stacks for candidates, with one finder for each worker.
 fn pass<const SHAPES: bool>(
     watcher: &dyn Watcher,
     look: &Look<'_>,
@@ -137,7 +138,7 @@ fn pass<const SHAPES: bool>(
     Ok(found)
 }
 
-/// Prove the candidates, the surest first.
+/// Prove containers from the candidates, with the surest proofs first.
 fn prove(
     look: &Look<'_>,
     mut found: Vec<Candidates>,
@@ -224,7 +225,8 @@ impl Structures {
         &self.kinds
     }
 
-    /// Return the capacity and use of containers, a row for each kind. Without `pages` all room counts as resident.
+    /// Return the capacity and use of containers, a row for each kind. Without `pages`, all unused room counts as
+    /// resident.
     pub fn capacities(&self, pages: Option<&Pages>) -> Vec<Capacity> {
         self.rooms.rows(pages, self.shared.lend().space.machine.page)
     }
@@ -239,12 +241,12 @@ impl Structures {
         &self.kinds
     }
 
-    /// Return the kinds of blocks that are proven to be held by a pointer into their middle.
+    /// Return the kinds of blocks whose holder points into their middle.
     pub fn held_inside(&self) -> &HashSet<u32> {
         &self.held_inside
     }
 
-    /// Return the parts of containers' blocks without items, ascending: their words are stale.
+    /// Return the parts of containers' blocks that hold no items, ascending. The words there are stale.
     pub fn left_over(&self) -> &[(u64, u64)] {
         &self.left_over
     }

@@ -9,7 +9,7 @@ const WINDOWS: usize = 64;
 /// The number of windows that most stacks fit into.
 const AHEAD: usize = 16;
 
-/// The windows that were read for one stack, each once. Zero bytes are valid.
+/// The windows that were read for one stack, each once. A value whose bytes are all 0 is valid: no window was read.
 pub(super) struct Windows {
     pid: i32,
     round: u64,
@@ -30,7 +30,7 @@ pub(super) fn copy(pid: i32, from: u64, into: *mut u8, size: usize) -> usize {
 }
 
 impl Windows {
-    /// Begin a new round: what was read before may have changed.
+    /// Begin a new round: memory that was read before may have changed.
     pub(super) fn begin(&mut self, pid: u32) {
         self.pid = pid as i32;
         self.round += 1;

@@ -29,7 +29,7 @@ const MAX_NATIVE: usize = 512;
 const MAX_STACK: usize = 64 + 10 * MAX_NATIVE + 20 * python::MAX_FRAMES;
 const MAX_LOADED: usize = 1 << 10;
 
-/// Whether an object was unloaded since the list of objects was read: another one may be in its place.
+/// Whether an object was unloaded since the list of objects was read: another one may be at its address.
 pub(crate) static UNLOADED: AtomicBool = AtomicBool::new(false);
 
 /// A stack as it is written, innermost frames first.
@@ -40,7 +40,7 @@ struct Taken {
     python_count: usize,
 }
 
-/// The data kept between two stacks. Zero bytes are valid, as in a forked child.
+/// Data that is kept between two stacks. A value whose bytes are all 0 is valid, as in a forked child.
 pub(crate) struct Stacks {
     windows: Windows,
     modules: Modules,

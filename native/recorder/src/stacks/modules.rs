@@ -23,7 +23,7 @@ const PHOFF: u64 = 32;
 const PHNUM: u64 = 56;
 const SEGMENT: u64 = 56;
 
-/// A loaded object. Zero bytes are valid, and contain no address.
+/// A loaded object. An object whose bytes are all 0 is valid, and covers no address.
 #[derive(Clone, Copy)]
 pub(super) struct Module {
     pub(super) start: u64,
@@ -31,7 +31,7 @@ pub(super) struct Module {
     pub(super) bias: u64,
     inode: u64,
     is_code: bool,
-    /// The bytes from `.eh_frame_hdr` to the end of its segment, and their copy; null until it is needed.
+    /// The range from `.eh_frame_hdr` to the end of its segment, and a copy of its bytes, null until it is needed.
     table_start: u64,
     table_end: u64,
     copy: *mut u8,
@@ -102,13 +102,13 @@ pub(super) fn new_memory(size: usize, advice: libc::c_int) -> Option<*mut u8> {
     }
 }
 
-/// The loaded objects, ascending. Zero bytes are valid.
+/// The loaded objects, ascending. A value whose bytes are all 0 is valid: an empty list.
 pub(super) struct Modules {
     pub(super) all: [Module; MAX_MODULES],
     pub(super) count: usize,
     /// The previous list, while the list is being read.
     old: [Module; MAX_MODULES],
-    /// Code without a file (of a just-in-time compiler) that was met since.
+    /// Code without a file (of a just-in-time compiler) that was met since the list was read.
     strange: [(u64, u64); MAX_STRANGE],
     strange_count: usize,
     /// How often the list was read.
@@ -232,7 +232,8 @@ impl Modules {
             return;
         }
         let Some(place) = self.all.get_mut(self.count) else { return };
-        // SAFETY: zero bytes are valid. Written in place, because it is too large for the program's stack.
+        // SAFETY: a module whose bytes are all 0 is valid. It is written in place, because it is too large for the
+        // program's stack.
         unsafe { (place as *mut Module).write_bytes(0, 1) };
         (place.start, place.end, place.inode, place.is_code) = (line.start, line.end, line.inode, line.is_code);
         place.path_size = line.path.len().min(MAX_PATH);
@@ -242,7 +243,7 @@ impl Modules {
         self.count += 1;
     }
 
-    /// Complete the last object. Remove it if it is not an object.
+    /// Complete the last entry. Remove it if it is not a loaded object.
     fn close(&mut self, windows: &mut Windows) {
         let Some(last) = self.count.checked_sub(1).and_then(|place| self.all.get_mut(place)) else { return };
         // Its headers were examined already.

@@ -46,7 +46,7 @@ pub(super) struct PythonFrame {
     pub(super) ends: bool,
 }
 
-/// What is known of the interpreter. Zero bytes are valid.
+/// What is known of the interpreter. A value whose bytes are all 0 is valid: nothing is known.
 pub(super) struct Python {
     /// The age of the list of modules in which it was looked for.
     age: u64,
@@ -218,8 +218,8 @@ impl Python {
         }
     }
 
-    /// Write a code object into `room`, unless it was recorded already and has not been replaced. None if it was, or if
-    /// it is not a code object.
+    /// Write a code object into `room`, unless it was recorded already and has not been replaced. None if it was
+    /// recorded already, or if it is not a code object.
     pub(super) fn new_code(
         &mut self,
         windows: &mut Windows,
@@ -288,7 +288,7 @@ fn is_code(windows: &mut Windows, object: u64) -> bool {
 fn text(windows: &mut Windows, layout: &Layout, object: u64, limit: usize, part: &mut Part) {
     let state = windows.half(at(object, layout.unicode_state)).unwrap_or(0);
     let length = windows.word(at(object, layout.unicode_length)).unwrap_or(0);
-    // The two bits before these say whether it is interned.
+    // The two bits before these say whether the str is interned.
     let (kind, is_compact, is_ascii) = (state >> 2 & 7, state >> 5 & 1, state >> 6 & 1);
     if is_compact == 0 || ![1, 2, 4].contains(&kind) {
         part.number(0);
@@ -301,7 +301,7 @@ fn text(windows: &mut Windows, layout: &Layout, object: u64, limit: usize, part:
 
 fn raw(windows: &mut Windows, start: u64, size: usize, part: &mut Part) {
     let mut piece = [0u8; 256];
-    // Write all of it, or nothing if a part of it is absent.
+    // Write all bytes, or none if some of them are absent.
     let mut probe = [0u8; 1];
     let is_there = (0..size)
         .step_by(1 << 11)

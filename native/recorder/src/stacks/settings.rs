@@ -76,7 +76,7 @@ fn read() -> u64 {
     };
     let mut words = text.split(|byte| *byte == b' ');
     let Some(mean) = words.next().and_then(number).filter(|mean| (1..1 << 48).contains(mean)) else { return 0 };
-    // SAFETY: nothing reads them yet.
+    // SAFETY: nothing reads the releases yet.
     let releases = unsafe { &mut *RELEASES.0.get() };
     for (place, word) in releases.iter_mut().zip(words) {
         if let Some(found) = release(word) {
@@ -111,7 +111,7 @@ fn number(text: &[u8]) -> Option<i64> {
 
 /// Return the layout of a release; None if it is unknown.
 pub(super) fn layout_of(release: u32) -> Option<&'static Layout> {
-    // SAFETY: they no longer change.
+    // SAFETY: the releases no longer change.
     let releases = unsafe { &*RELEASES.0.get() };
     let found = releases.iter().find(|one| one.number == release && release != 0)?;
     // SAFETY: the same numbers as named fields (`repr(C)`).

@@ -41,7 +41,7 @@ pub(super) struct Registers {
 }
 
 impl Registers {
-    /// Return the current registers, as far as functions preserve them.
+    /// Return the current values of the registers that functions preserve.
     #[inline(always)]
     pub(super) fn here() -> Registers {
         let mut values = [0u64; REGISTERS];
@@ -83,7 +83,7 @@ impl Registers {
 }
 
 /// The usual rule of an instruction: its frame ends `frame` bytes above rsp or rbp, the return address is just below
-/// that end, and rbp was saved `rbp` bytes from it (0: it is unchanged). Zero bytes: no rule.
+/// that end, and rbp was saved `rbp` bytes from it (0: it is unchanged). A value whose bytes are all 0: no rule.
 #[derive(Clone, Copy, Default)]
 struct Rule {
     place: u64,
@@ -93,8 +93,8 @@ struct Rule {
     by_rbp: bool,
 }
 
-/// Rules by instruction, and a context for reading tables, which is too large for the program's own stack. Zero bytes
-/// are valid.
+/// Rules by instruction, and a context for reading tables, which is too large for the program's own stack. A value
+/// whose bytes are all 0 is valid.
 pub(super) struct Rules {
     kept: [Rule; KEPT],
     context: UnwindContext<usize, Small>,
@@ -120,7 +120,7 @@ impl Frame {
         Frame { registers, is_exact: true, after_signal: false }
     }
 
-    /// Return an address inside the function; a return address may lie after its end.
+    /// Return an address inside the frame's function: a return address may lie after the function's end.
     pub(super) fn place(&self) -> u64 {
         self.registers.values[RIP].wrapping_sub(u64::from(!self.is_exact))
     }

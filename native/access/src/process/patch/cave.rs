@@ -13,8 +13,8 @@ use crate::process::patch::planned::{Condition, Function, Patch, Wish};
 
 const ALIGNMENT: usize = 16;
 
-/// Unused executable bytes of the target and what they contain now. They follow the code of an object, which begins at
-/// `text`. `stays`: the program never unloads that object.
+/// Unused executable bytes of the target, and their present content. They follow the code of an object, which begins at
+/// `text`. `stays`: whether the program never unloads that object.
 #[derive(Clone, Debug)]
 pub struct Cave {
     pub start: u64,
@@ -23,9 +23,9 @@ pub struct Cave {
     pub stays: bool,
 }
 
-/// Code in which threads should be seen at `address`: the bytes of its function, which begin at `start`, and the
-/// conditions for a thread to stop there. If the instructions at `address` cannot be replaced, those from `before` on
-/// are.
+/// A place in code, `address`, at which threads should be seen. `function`: the bytes of the function that contains it,
+/// which begins at `start`. `conditions`: under which a thread stops there. If the instructions at `address` cannot be
+/// replaced, the instructions from `before` on are replaced.
 #[derive(Clone, Debug)]
 pub struct CodePlace {
     pub address: u64,
@@ -35,8 +35,8 @@ pub struct CodePlace {
     pub conditions: Vec<Condition>,
 }
 
-/// What the header of an earlier run's stub says: the patched place, the original bytes, the jump that replaced them,
-/// and where the stub lies, [start, end).
+/// What the header of a stub says that an earlier run left: the patched place, the original bytes, the jump that
+/// replaced them, and where the stub lies, [start, end).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     pub address: u64,
@@ -54,7 +54,7 @@ impl Left {
     }
 }
 
-/// Return the stubs in unused bytes, by their headers.
+/// Return the stubs that earlier runs left in unused bytes, recognized by their headers.
 pub fn left_behind(cave: &Cave) -> Vec<Left> {
     let mut found = Vec::new();
     let mut at = padding(cave.start);
@@ -104,7 +104,7 @@ fn plan_one(place: &CodePlace, caves: &mut [Taken], signal: u32) -> Result<Patch
     found.unwrap_or_else(|| Err(Error::Invalid(format!("there is no room for a jump near {address:#x}"))))
 }
 
-/// A cave with its stubs, including the new ones.
+/// A cave with the stubs in it, including the new ones.
 struct Taken {
     text: u64,
     stays: bool,

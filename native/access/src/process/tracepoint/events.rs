@@ -1,10 +1,11 @@
 //! The kernel's events of a tracepoint: one for each thread on each processor, with a ring of records for each
 //! processor.
 //!
-//! Threads that start later inherit the events of those that start them; that requires one ring for each processor
-//! (perf_event_open(2)). A thread may be listed and inherit: then two events report it. A thread that is being started
-//! while its parent's events are opened inherits only some of them, or none, and may not be listed yet. It is the first
-//! thread that its parent starts after the events are open, which a record reports.
+//! Threads that start later inherit the events of the threads that start them; that requires one ring for each
+//! processor (perf_event_open(2)). A thread may be listed and also inherit events: then two events report it. A thread
+//! that is being started while its parent's events are opened inherits only some of them, or none, and may not be
+//! listed yet. Such a thread is the first that its parent starts after the parent's events are open; a record reports
+//! its start.
 
 use super::record::{Reader, Record, What};
 use crate::arch::registers::PERF_MASK;
@@ -26,15 +27,15 @@ const ALL_RINGS: usize = 128 << 20;
 const LEAST_RING: usize = 64 << 10;
 /// The longest time that a thread may need to start another one.
 const START: Duration = Duration::from_secs(1);
-/// The number of other open files.
+/// How many files this process may have open for other purposes.
 const OTHER_FILES: u64 = 256;
 
 /// What only newer kernels support.
 #[derive(Clone, Copy)]
 struct Features {
-    /// Events are inherited by threads, but not by processes (Linux 5.13).
+    /// Whether threads inherit events, but processes do not (Linux 5.13).
     threads: bool,
-    /// Events count lost records (6.0), including those that no record reports because none came after them.
+    /// Whether events count lost records (6.0), including those that no record reports because none came after them.
     lost: bool,
 }
 
@@ -66,7 +67,8 @@ pub(super) struct Events {
     others: Vec<Counter>,
     /// The threads that have their own events.
     known: BTreeSet<i32>,
-    /// The threads that have not been seen to start another one since their events were opened, and when that was.
+    /// The threads that were not seen to start another thread since their own events were opened, each with the time of
+    /// that.
     fresh: HashMap<i32, Instant>,
     /// The thread and the processor that each event was opened for.
     origins: HashMap<u64, (i32, usize)>,
@@ -110,7 +112,7 @@ impl Events {
             refused: 0,
         };
         events.open_threads()?;
-        // Otherwise they may belong to another process that has the id now.
+        // Otherwise the events may belong to another process that has the id now.
         if events.rings.is_empty() || !traced.process.is_there() {
             return Err(Error::from_raw_os_error(libc::ESRCH));
         }
@@ -118,7 +120,7 @@ impl Events {
     }
 
     /// Open events for all threads that have none of their own, until no thread is new. Threads that are started after
-    /// that inherit them.
+    /// that inherit these events.
     fn open_threads(&mut self) -> Result<(), Error> {
         loop {
             let threads: BTreeSet<i32> = self.process.tasks().unwrap_or_default().into_iter().collect();
@@ -235,7 +237,7 @@ impl Events {
         }
     }
 
-    /// Return how many records were lost because a ring was full, as far as that is known.
+    /// Return how many records were lost, as far as that is known, because a ring was full.
     pub(super) fn lost(&mut self) -> u64 {
         if !self.counts_lost {
             return self.told_lost + self.refused;
@@ -251,7 +253,7 @@ impl Events {
         let mut polled: Vec<libc::pollfd> = self.rings.values().map(poll).collect();
         // SAFETY: the kernel is told the length of the vector.
         unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit.as_millis() as libc::c_int) };
-        // After a thread has ended, poll returns at once, always, while other threads still write to its ring.
+        // Once a thread has ended, poll always returns at once for its ring, although other threads still write to it.
         if polled.iter().any(|polled| polled.revents & libc::POLLHUP != 0) {
             std::thread::sleep(limit / 4);
         }

@@ -1,8 +1,8 @@
-//! Sees the system calls of a process by a tracepoint of the kernel at their end, without stopping its threads.
+//! Sees the system calls of a process at their end, by a tracepoint of the kernel, without stopping its threads.
 //!
-//! There a thread's registers still contain the arguments and the result. The kernel copies them into a ring buffer,
-//! with the bytes at the stack pointer if stacks are wanted. The records from the rings of several processors are
-//! sorted by time.
+//! At the tracepoint, a thread's registers still contain the arguments and the result. The kernel copies them into a
+//! ring buffer, with the bytes at the stack pointer if stacks are wanted. The records from the rings of several
+//! processors are sorted by time.
 
 mod events;
 mod record;
@@ -61,8 +61,8 @@ impl Trace for Tracing {
     }
 }
 
-/// The mappings of a process. They include everything done before `from`, and nothing done after `until`. What was done
-/// in between, if anything, is doubtful.
+/// The mappings of a process. They include every change made before `from`, and none made after `until`. For changes in
+/// between, if there are any, this is doubtful.
 #[derive(Default)]
 struct Mappings {
     from: u64,
@@ -76,11 +76,11 @@ struct View {
     /// The records that were read and not reported yet, by time; the number distinguishes records with equal times.
     order: BTreeMap<(u64, u64), Record>,
     read: u64,
-    /// Which thread's event reports each thread on each processor.
+    /// For each thread and each processor, the thread whose event reports it there.
     tellers: HashMap<i32, BTreeMap<usize, i32>>,
     /// When the mappings were read at the beginning.
     first: Range<u64>,
-    /// The number of records that were lost before.
+    /// The number of records that were lost before calls counted.
     lost_before: u64,
 }
 
@@ -89,7 +89,7 @@ impl View {
         View { traced, events, order: BTreeMap::new(), read: 0, tellers: HashMap::new(), first: 0..0, lost_before: 0 }
     }
 
-    /// Read the mappings. Calls count from then on.
+    /// Read the mappings. Calls after that count.
     fn begin(&mut self, teller: &Teller) -> Result<(), Error> {
         self.lost_before = self.events.lost();
         let found = self.mappings()?;
@@ -102,12 +102,12 @@ impl View {
         self.events.lost() - self.lost_before
     }
 
-    /// Read the mappings at a time when the process makes no call during and shortly after that, if there is such a
-    /// time.
+    /// Read the mappings at a time when the process makes no call during the reading and shortly after it, if there is
+    /// such a time.
     fn mappings(&mut self) -> Result<Mappings, Error> {
         let mut found = Mappings::default();
         for _ in 0..ATTEMPTS {
-            // Makes room in the rings.
+            // Make room in the rings.
             self.drain();
             found.from = now();
             found.text = read_table(self.traced.process.path("maps").as_ref(), u64::MAX)?;
@@ -165,7 +165,7 @@ impl View {
         self.end(teller)
     }
 
-    /// Report what came before the last reading of the mappings.
+    /// Report the calls before the last reading of the mappings.
     fn end(&mut self, teller: &Teller) -> Finish {
         let unread = Mappings { from: u64::MAX, until: u64::MAX, text: Vec::new() };
         let found = self.mappings().unwrap_or(unread);

@@ -34,7 +34,7 @@ pub enum State {
     Fast = 3,
     Top = 4,
     Fence = 5,
-    /// Bytes between two stretches of the main arena that other code got from `sbrk`.
+    /// Bytes that other code got from `sbrk`, between two stretches of the main arena.
     Foreign = 6,
     Unexplained = 7,
 }
@@ -64,7 +64,8 @@ pub struct Stretch {
     pub start: u64,
     pub end: u64,
     pub top: u64,
-    /// The heads of the arena's fast bins (chunk addresses), by bin; chunks there have `(index + 2) * 16` bytes.
+    /// The first chunk of each of the arena's fast bins, by bin; 0 for an empty bin. A bin's chunks have
+    /// `(index + 2) * 16` bytes.
     pub fast: Vec<u64>,
 }
 
@@ -76,19 +77,21 @@ pub struct Region {
     high: Bits,
     /// Blocks that are not ordinary chunks, ascending.
     special: Vec<(u64, State)>,
-    /// Used chunks of the sizes of non-empty fast bins. Emptied once the fast bins have been followed.
+    /// Used chunks that may be in a fast bin: they have the size of one that is not empty. The list is emptied when the
+    /// fast bins are followed.
     pub(crate) links: Vec<Link>,
-    /// The first bytes of chunks that may hold a Python object; None if there are too many of them.
+    /// The first bytes of chunks that may hold a Python object; None if there are too many such chunks.
     pub(crate) heads: Option<Vec<Head>>,
     pub(crate) damage: Vec<Damage>,
     /// The links of free chunks, if the walk collected them. Taken when the bins are followed.
     pub(crate) free_links: Mutex<Option<FreeLinks>>,
-    /// The first bit and the end bit of each block of a megabyte or more, so that no search runs over such a block's
-    /// bits.
+    /// The first bit and the end bit of each block of a megabyte or more. They save searches over the many bits of such
+    /// a block.
     giants: OnceLock<Vec<(u64, u64)>>,
 }
 
-/// Words of bits without a block start that make a block a giant: each word has 64 bits for GRAIN bytes each, so 1 KiB.
+/// A block is a giant if this many words of bits contain no other block's start. A word has 64 bits for GRAIN bytes
+/// each, so it covers 1 KiB.
 const GIANT_WORDS: usize = 1024;
 
 impl Region {
@@ -239,13 +242,13 @@ impl Region {
         self.plain_words(|starts, low, high| starts & !(low | high))
     }
 
-    /// Return the free chunks that belong into bins (not fast bins), as bits in the same way.
+    /// Return the free chunks that belong into bins (not fast bins) as bits, one for each possible block, 64 to a word.
     pub(crate) fn free_words(&self) -> impl Iterator<Item = u64> + '_ {
         self.plain_words(|starts, low, high| starts & low & !high)
     }
 
-    /// Return the bits that `choose` selects from the three bits of 64 possible blocks at a time, without blocks that
-    /// are not ordinary chunks.
+    /// Return the bits that `choose(starts, low, high)` selects for each 64 possible blocks, without the bits of blocks
+    /// that are not ordinary chunks.
     fn plain_words<'a>(&'a self, choose: impl Fn(u64, u64, u64) -> u64 + 'a) -> impl Iterator<Item = u64> + 'a {
         let mut special = self.special.iter().map(|(start, _)| self.index(*start)).peekable();
         self.starts.words().iter().enumerate().map(move |(place, starts)| {
@@ -275,7 +278,8 @@ impl Region {
     }
 
     /// Return where the top chunk starts once malloc_consolidate() has merged it with the free chunks below it; 0 if
-    /// there is no top. A free chunk next to the top that was not merged yet must be in a fast bin.
+    /// there is no top. malloc_consolidate() reaches such chunks only if one of them is in a fast bin: free() merges
+    /// all others at once.
     pub(crate) fn top_after_consolidation(&self) -> u64 {
         let (mut at, mut fast) = (self.stretch.top, false);
         while let Some((start, _, state @ (State::Free | State::Fast))) = self.find(at.wrapping_sub(1)) {
@@ -368,7 +372,8 @@ pub(crate) struct Link {
     pub(crate) word: u64,
 }
 
-/// The bytes that are kept of a chunk: enough for what precedes a Python object and for its fields that own buffers.
+/// The number of a chunk's bytes that are kept: enough for what precedes a Python object and for the object's fields
+/// that own buffers.
 pub(crate) const HEAD_BYTES: usize = 112;
 
 #[derive(Clone, Copy)]
@@ -386,13 +391,13 @@ impl Head {
         Head { chunk, size: size as u8, bytes }
     }
 
-    /// Return the bytes that are known.
+    /// Return the first bytes of the chunk that could be read.
     pub(crate) fn known(&self) -> &[u8] {
         &self.bytes[..self.size as usize]
     }
 
-    /// Return whether a type's address may stand where blocks with Python objects have it: 8, 24 or 40 bytes in, or
-    /// further in if the block begins with a debug hook.
+    /// Return whether a block with these first bytes may hold a Python object: a possible address of a type lies 8, 24
+    /// or 40 bytes in, or the block begins with a debug hook, after which the type lies further in.
     #[inline]
     pub(crate) fn may_be_object(known: &[u8], user_end: u64) -> bool {
         let pointer = |at| {
@@ -510,8 +515,8 @@ impl Chunks {
         })
     }
 
-    /// Return the block whose bytes include `address`, as chunk address, size, state. A chunk's bytes are those that
-    /// malloc_usable_size counts, and its size word: they reach over the next chunk's prev_size.
+    /// Return the block whose bytes include `address`, as chunk address, size, state. A chunk's bytes are its size word
+    /// and the bytes that malloc_usable_size counts: they include the next chunk's prev_size, but not its own.
     pub fn find(&self, address: u64) -> Found {
         self.holder(address).map(|(start, end, state)| (start, end - start, STATES[state as usize]))
     }

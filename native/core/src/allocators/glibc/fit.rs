@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// A free chunk, or several that malloc would merge: `(header, size)`.
 pub type Piece = (u64, u64);
-/// The free chunks that one arena has for a request.
+/// The pieces of one arena that would serve a request, or nearly would.
 #[derive(Clone, Debug)]
 pub struct Fit {
     pub arena: u32,
@@ -54,8 +54,9 @@ impl Pieces {
     }
 }
 
-/// Return what each arena has for a request whose chunk needs `need` bytes, with the `most` largest of the pieces that
-/// are too small. `with_fast`: as after malloc_consolidate(), which merges fast-bin chunks with their free neighbours.
+/// Return for each arena the smallest piece of at least `need` bytes, the `most` largest of the pieces that are too
+/// small, and its top. `need` is the size of the request's chunk. `with_fast`: as after malloc_consolidate(), which
+/// merges fast-bin chunks with their free neighbours.
 pub fn find_fits(chunks: &Chunks, need: u64, with_fast: bool, most: usize) -> Vec<Fit> {
     let mut arenas: BTreeMap<u32, Pieces> = BTreeMap::new();
     for region in &chunks.regions {

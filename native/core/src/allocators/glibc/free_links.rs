@@ -37,7 +37,7 @@ pub(crate) struct WrongFlags {
 /// What a walk collects for the bins. Each list is ascending by address.
 #[derive(Default)]
 pub(crate) struct FreeLinks {
-    /// One list for each part of the walk.
+    /// The free chunks, one list for each part of the walk.
     pub(crate) chunks: Vec<Vec<FreeChunk>>,
     pub(crate) sizes: Vec<SizeLink>,
     pub(crate) flags: Vec<WrongFlags>,

@@ -28,7 +28,7 @@ impl PageIndex {
         PageIndex { start, first }
     }
 
-    /// Return the position from which `address` has to be searched.
+    /// Return the position at which a search for `address` must begin.
     pub(crate) fn place(&self, address: u64) -> Option<usize> {
         let page = (address.checked_sub(self.start)? >> PAGE_BITS) as usize;
         self.first.get(page).map(|place| *place as usize)
@@ -50,7 +50,7 @@ impl Candidates {
         Candidates { links, index, taken }
     }
 
-    /// Return the position of a chunk that has the size of this bin.
+    /// Return the position of the candidate at `chunk`, if it has the size of this bin.
     fn find(&self, chunk: u64, bin: u64) -> Option<usize> {
         let from = self.index.place(chunk)?;
         let behind = self.links[from..].iter().position(|link| link.tagged >= chunk)?;

@@ -7,19 +7,19 @@ use gdbheap_access::memory::window::Window;
 use gdbheap_access::work::{Steps, Watcher};
 
 /// How glibc writes the header of an mmapped chunk. Up to 2.42 `prev_size + size` is the size of the mapping. Since
-/// 2.43 `size` excludes the header's own 16 bytes, and bit 0 of prev_size says huge page.
+/// 2.43 `size` excludes the header's own 16 bytes, and bit 0 of prev_size marks huge pages.
 #[derive(Clone, Copy)]
 pub struct MmappedStyle {
     pub header_outside: bool,
-    /// Look also for headers in mappings that mremap moved, so that they lost the alignment from memalign.
+    /// Whether to look also for headers in mappings that mremap moved: they may have lost the alignment from memalign.
     pub moved: bool,
 }
 
-/// The farthest place in its mapping at which such a header is looked for.
+/// The largest distance from the start of its mapping at which the header of a moved chunk is looked for.
 const MAX_SHIFT: u64 = 4 << 20;
 
-/// Return the mmapped chunks in ranges, as `(base, chunk, bytes mapped)`. Each range begins where another owner's
-/// mapping ends.
+/// Return the mmapped chunks in ranges, as `(base, chunk, bytes mapped)`. Each range must begin where a mapping of
+/// another owner ends.
 pub fn find_mmapped(
     watcher: &dyn Watcher,
     space: &Space,
@@ -57,7 +57,7 @@ fn mmapped_in(
     Ok(found)
 }
 
-/// Return the next page after the one at `at` that has bytes, else `end`.
+/// Return the start of the next page after the one at `at` that has bytes; `end` if there is none.
 fn next_page(space: &Space, at: u64, end: u64) -> u64 {
     let page = space.machine.page.bytes();
     at.checked_add(page).and_then(|next| space.next_backed(next)).map_or(end, |next| next / page * page)
@@ -81,7 +81,7 @@ fn mmapped_at(
     steps.look()?;
     let Some((0, total)) = mmapped_header(window, base, style) else { return Ok(None) };
     // memalign puts a second header inside and leaves the first one unchanged; a later mremap changes only the second.
-    // So a header further in counts if its prev_size is its distance from the base.
+    // So a second header is the right one if its prev_size is its distance from the base.
     let mut alignment = 32;
     while alignment < end - base {
         let chunk = (base + 16).next_multiple_of(alignment) - 16;
@@ -103,7 +103,7 @@ fn mmapped_at(
     Ok((total <= end - base).then_some((base, total)))
 }
 
-/// Return the bytes mapped if `chunk` is the header, further in, of the mapping that begins at `base`.
+/// Return the size of the mapping that begins at `base`, if its header lies further in, at `chunk`.
 fn shifted_header(window: &mut Window<'_>, base: u64, chunk: u64, end: u64, style: MmappedStyle) -> Option<u64> {
     if chunk <= base || chunk >= end {
         return None;
@@ -124,8 +124,8 @@ fn mmapped_header(window: &mut Window<'_>, chunk: u64, style: MmappedStyle) -> O
 
 /// Return `(start, end)` of the stretches of a main arena that could not use `sbrk`. A stretch is page-aligned and
 /// begins with a chunk that has nothing before it; a walk from there ends at `top`, or at a double fencepost at a
-/// page's end. A range may begin with a stretch inside a page. After each stretch, `foreign` bytes are searched in
-/// steps of 16.
+/// page's end. Two stretches may begin elsewhere: one at the start of a range, and one in the `foreign` bytes after
+/// another stretch, which are searched in steps of 16.
 pub fn find_extents(
     watcher: &dyn Watcher,
     space: &Space,
@@ -202,7 +202,7 @@ enum Step {
     End(u64),
 }
 
-/// Return where a walk from `start` goes from the chunk at `at`; None if there is no chunk.
+/// Return where a walk that began at `start` goes from the chunk at `at`; None if there is no chunk.
 fn extent_step(window: &mut Window<'_>, (start, limit): (u64, u64), at: u64, top: u64) -> Option<Step> {
     let page = window.page();
     let (_, word) = header(window, at)?;
@@ -224,8 +224,8 @@ fn extent_step(window: &mut Window<'_>, (start, limit): (u64, u64), at: u64, top
     (size >= 32 && size % 16 == 0 && size < rest).then(|| Step::Chunk(at + size))
 }
 
-/// Return the extents of exactly `size` bytes, found by their ends alone: page-aligned, with a first chunk that has
-/// nothing before it, and with a double fencepost or the end of `top` after the last one.
+/// Return the extents of exactly `size` bytes, recognized only by their two ends: the start is page-aligned and a chunk
+/// begins there that has nothing before it; a double fencepost, or `top`, ends at the end.
 pub fn find_fenced(
     watcher: &dyn Watcher,
     space: &Space,

@@ -4,7 +4,7 @@ use crate::allocators::block::Cell;
 use crate::allocators::glibc::chunks::{Chunks, Region, State, CHUNK_HEADER, GRAIN};
 
 impl Chunks {
-    /// Return a number above those of all blocks. There is one for each place where a chunk may begin.
+    /// Return a number above the numbers of all blocks. Every place where a chunk may begin has one.
     pub(crate) fn block_numbers(&self) -> u64 {
         self.firsts[self.regions.len()]
     }
@@ -57,7 +57,7 @@ impl Chunks {
         }
     }
 
-    /// Return the user address and size of the chunk at `address`, whatever its state.
+    /// Return the user address and size of the chunk that contains `address`, whatever its state.
     pub(crate) fn slot_at(&self, address: u64) -> Option<(u64, u64)> {
         self.locate(address).map(|(start, end, _)| (start + CHUNK_HEADER, end - start))
     }

@@ -2,7 +2,8 @@
 //!
 //! malloc's "in use" is everything of an arena except its top, its bins and its fast bins; thread caches count as in
 //! use (malloc/malloc.c, `int_mallinfo`). So the free lists suffice, and no block in use is read. If a thread changes a
-//! list meanwhile, following it fails, gives another result the second time, or leaves another `malloc_state`.
+//! list during the reading, at least one of three things happens: the list cannot be followed, the second reading
+//! differs, or `malloc_state` has changed.
 
 use super::bins::BINS;
 use super::trim::whole_pages;
@@ -28,14 +29,14 @@ pub struct StateLayout {
     pub size: u64,
 }
 
-/// The content of an arena's bins and fast bins: chunks, bytes with headers, and bytes of whole pages inside the chunks
-/// of bins.
+/// The content of an arena's bins and fast bins. `chunks`: their number; `bytes`: their size, headers included;
+/// `whole`: the bytes of whole pages inside the chunks of bins.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FreeLists {
     pub chunks: u64,
     pub bytes: u64,
     pub whole: u64,
-    /// A hash of the chunks in their order.
+    /// A hash of the chunks, which depends on their order.
     seal: u64,
 }
 
@@ -106,7 +107,7 @@ fn follow(space: &Space, address: u64, layout: &StateLayout, state: &[u8], most:
     for index in 0..layout.fastbins.map_or(0, |_| FAST_BINS) {
         let head = u64_at(state, (layout.fastbins? + 8 * index) as usize);
         let size = SMALLEST + GRAIN * index;
-        // The end of each list shows which decoding of links is right.
+        // Only the right decoding of links leads to the end of the list.
         found = [true, false].iter().find_map(|is_safe| go_along(space, head, size, *is_safe, most, found))?;
     }
     Some(found)
@@ -128,8 +129,8 @@ fn go_round(space: &Space, head: u64, ends: (u64, u64), most: u64, found: &mut F
     (before == ends.1).then_some(())
 }
 
-/// Follow a fast bin: chunks of one size, singly linked. `is_safe`: links are XORed with their own address (2.32 and
-/// later).
+/// Follow a fast bin: chunks of one size, singly linked. `is_safe`: links are XORed with their own address, shifted
+/// (2.32 and later).
 fn go_along(space: &Space, head: u64, size: u64, is_safe: bool, most: u64, mut found: FreeLists) -> Option<FreeLists> {
     let mut at = head;
     while at != 0 {

@@ -34,8 +34,8 @@ pub(super) fn whole_pages(page: PageSize, start: u64, end: u64) -> Option<(u64, 
     page.inside(start.checked_add(CHUNK_HEAD)?, end)
 }
 
-/// Return what malloc_trim() would release of a free chunk [start, end), header included: its whole pages, and how much
-/// of them is resident or swapped.
+/// Return what malloc_trim() would release of a free chunk [start, end), header included: its whole pages, and how many
+/// bytes of these are resident or swapped.
 pub fn released(pages: &Pages, start: u64, end: u64) -> Released {
     let Some((first, last)) = whole_pages(pages.page, start, end) else { return Released::default() };
     let (resident, swapped) = pages.count(first, last);
@@ -55,7 +55,7 @@ pub struct Trimmed {
     pub top: u64,
 }
 
-/// Compute what is trimmed of a region. `kept`: ascending ranges whose pages the kernel does not take back.
+/// Compute what malloc_trim() releases of a region. `kept`: ascending ranges whose pages the kernel does not take back.
 fn trim(region: &Region, page: PageSize, pages: Option<&Pages>, kept: &[(u64, u64)]) -> Trimmed {
     let (arena, start, end) = (region.stretch.arena, region.stretch.start, region.stretch.end);
     let top = region.top_after_consolidation();
@@ -74,8 +74,8 @@ fn trim(region: &Region, page: PageSize, pages: Option<&Pages>, kept: &[(u64, u6
     trimmed
 }
 
-/// Compute what is trimmed of each region. `kept`: ascending ranges whose pages the kernel does not take back (locked
-/// memory).
+/// Compute what malloc_trim() releases of each region. `kept`: ascending ranges whose pages the kernel does not take
+/// back (locked memory).
 pub fn trim_chunks(chunks: &Chunks, page: PageSize, pages: Option<&Pages>, kept: &[(u64, u64)]) -> Vec<Trimmed> {
     chunks.regions.iter().map(|region| trim(region, page, pages, kept)).collect()
 }

@@ -1,6 +1,6 @@
 //! jemalloc's memory as areas without gaps.
 
-/// What a piece of memory is.
+/// The use of a piece of jemalloc's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Span {
     /// An active extent; the value is the start of its run of blocks.
@@ -9,7 +9,7 @@ pub(crate) enum Span {
     Muzzy,
     Retained,
     Metadata,
-    /// A thread is changing it at this moment.
+    /// An extent that a thread is changing at this moment.
     Moving,
     Unexplained,
 }
@@ -34,7 +34,7 @@ impl Piece {
     }
 }
 
-/// A range [start, end) without gaps, of the jemalloc with the number `root`.
+/// A range [start, end) without gaps. `root`: the number of its jemalloc.
 #[derive(Clone, Copy, Debug)]
 pub struct Area {
     pub start: u64,

@@ -49,7 +49,8 @@ pub(crate) fn find_blocks(space: &Space, ranges: &[(u64, u64)]) -> BTreeMap<u64,
     found
 }
 
-/// Return [start, end) of the blocks that contain the addresses in `inside` and of those linked with them, ascending.
+/// Return [start, end) of the blocks that contain the addresses in `inside`, and of the blocks linked with these,
+/// ascending.
 pub(crate) fn blocks_of(
     space: &Space,
     blocks: &BTreeMap<u64, Block>,

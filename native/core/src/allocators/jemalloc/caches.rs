@@ -23,8 +23,9 @@ const MAX_LISTS: u64 = 1 << 20;
 const MAX_BINS: usize = 256;
 const BIN_WORDS: u64 = 3;
 const MAX_IN_BIN: u64 = 1 << 13;
-/// One ring may have as many words of bins and lists as the memory has, and MORE_WORDS more. Several rings may name the
-/// same caches: all rings together may have TIMES_READ times as many words.
+/// Limits to the words of bins and lists that are read, against hostile memory. For one ring: as many words as the
+/// target's memory has, and MORE_WORDS more. For all rings together: TIMES_READ times as many, because several rings
+/// may name the same caches.
 const MORE_WORDS: u64 = 1 << 16;
 const TIMES_READ: u64 = 8;
 
@@ -47,8 +48,8 @@ pub(crate) struct Finder<'a> {
     pub(crate) go_on: Look<'a>,
 }
 
-/// The lists of some caches: no two lists of one jemalloc share a word. `left` is how many more words of bins and lists
-/// are allowed.
+/// The lists that were accepted so far: no two lists of one jemalloc share a word. `left`: how many more words of bins
+/// and lists are allowed.
 struct Lists {
     ends: BTreeMap<u64, u64>,
     left: u64,
@@ -82,9 +83,9 @@ pub(crate) struct Caches {
 }
 
 impl Finder<'_> {
-    /// Find all caches of some arenas (or of other structures that static data points to). The head of the ring has the
-    /// same offset in all of them: the offset with the most right blocks, which must be nine in ten. `is_right` tells
-    /// whether a block is right for a class.
+    /// Find the caches of some arenas (or of other structures that static data points to). The head of the ring has the
+    /// same offset in every arena: the offset with the most right blocks. At least nine in ten blocks must be right
+    /// there. `is_right` tells whether a block may be in a bin of a class.
     pub(crate) fn find(
         &self,
         arenas: &BTreeSet<u64>,
@@ -123,7 +124,7 @@ impl Finder<'_> {
     }
 
     /// Find caches in threads' storage, for builds without statistics, whose arenas have no ring. Bins are consecutive,
-    /// and their lists lie in the same order in one block. Nine in ten of each cache's blocks must be right.
+    /// and their lists lie in the same order in one block. A cache counts if nine in ten of its blocks are right.
     pub(crate) fn find_in(
         &self,
         storage: &[(u64, u64)],
@@ -212,7 +213,8 @@ impl Finder<'_> {
         Some(found)
     }
 
-    /// Append the blocks of consecutive bins, up to the first that is not a bin. None if the very first is not.
+    /// Append the blocks of consecutive bins, up to the first that is not a bin. Return None if the first one already
+    /// is not.
     fn add_bins(
         &self,
         bins: u64,
@@ -229,7 +231,8 @@ impl Finder<'_> {
             };
             let mut bytes = vec![0; 8 * count as usize];
             let got = self.space.fill(list, &mut bytes);
-            // The end of the last bin's list may be the end of the memory of all lists.
+            // An empty list has no word, and its end may be the end of the memory of all lists. Name the last word
+            // before it.
             let place = if count == 0 { list - 8 } else { list };
             found.push(Bin { class: first_class + number, list: place, blocks: words(&bytes[..got]) });
         }

@@ -3,8 +3,8 @@
 //! The allocator cuts slabs of 2 MiB into extents. The description of a slab (`hpdata_t`, in jemalloc's own memory)
 //! begins with the slab's address, and from 96 on has `size_t h_longest_free_range, h_nactive, active_pages[8],
 //! h_ntouched, touched_pages[8]`, a bit for each page: active pages have an extent, and the other touched pages are
-//! dirty. These figures prove each other. The range that is not cut yet (`eden`) is named in static data, and begins
-//! where a slab ends.
+//! dirty. A description is recognized by figures that agree with each other. The range that is not cut yet (`eden`) is
+//! named in static data, and begins where a slab ends.
 
 use gdbheap_access::bytes::u64_at;
 use gdbheap_access::machine::PageSize;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub(crate) const HUGE: u64 = 2 << 20;
 pub(crate) const PAGES: usize = 512;
 const WORDS: usize = PAGES / 64;
-/// The alignment of these descriptions (`CACHELINE`).
+/// The alignment of slab descriptions (`CACHELINE`).
 const ALIGNMENT: usize = 64;
 /// Where the figures may begin, and their size in bytes.
 const FIGURES_AT: std::ops::RangeInclusive<usize> = 64..=160;
@@ -32,7 +32,7 @@ pub(crate) struct HugeSlab {
     touched: [u64; WORDS],
 }
 
-/// What a page without an extent is.
+/// The state of a page without an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unused {
     /// An extent is being made of it, or taken away, at this moment.
@@ -73,8 +73,8 @@ impl HugeSlab {
         })
     }
 
-    /// Show the ranges [start, end) of its pages that are outside `taken` (ascending), joining neighbours of the same
-    /// kind.
+    /// Show the slab's pages outside `taken` (ascending) as ranges [start, end), with adjacent pages of the same state
+    /// joined.
     pub(crate) fn show_unused(&self, page: PageSize, taken: &[(u64, u64)], mut show: impl FnMut(u64, u64, Unused)) {
         let of = |number: usize| match (is_set(&self.active, number), is_set(&self.touched, number)) {
             (true, _) => Unused::Moving,
@@ -120,7 +120,8 @@ pub(crate) fn find_slabs(space: &Space, own: &[(u64, u64)]) -> BTreeMap<u64, Hug
     found
 }
 
-/// Return [start, end) of the ranges that are not cut yet, found by static data and the known slabs.
+/// Return [start, end) of the ranges that are not cut into slabs yet: static data names them, and they begin where a
+/// known slab ends.
 pub(crate) fn find_edens(space: &Space, data: &[(u64, u64)], slabs: &BTreeMap<u64, HugeSlab>) -> Vec<(u64, u64)> {
     let (mut found, mut bytes) = (Vec::new(), vec![0; WINDOW]);
     for (start, end) in data.iter().copied() {

@@ -14,11 +14,11 @@ const BITMAP: usize = 64;
 /// The most regions of a slab.
 pub(crate) const MAX_REGIONS: u64 = 512;
 pub(crate) const WORDS: usize = (MAX_REGIONS / 64) as usize;
-/// The words of an extent that may point to other extents on the same list: from the word at 24 to the second word at
-/// 64, where the list links of extents that are not slabs begin.
+/// The words of an extent that may point to other extents on the same list, from offset 24 on. The last two lie at 64
+/// and 72: extents that are not slabs have their list links there.
 const LINKS: usize = 24;
 pub(crate) const LINK_WORDS: usize = 7;
-/// The words of an extent, from 64 on, of which one may point to the stack of a sampled block.
+/// The number of words of an extent, from offset 64 on, of which one may point to the stack of a sampled block.
 pub(crate) const SAMPLE_WORDS: usize = 3;
 /// The mask of the arena number in `e_bits`; all bits are set if the extent belongs to no arena.
 const ARENA_MASK: u64 = 0xfff;
@@ -35,11 +35,12 @@ pub struct JemallocForm {
     pub name: &'static str,
     /// Sizes of small classes are multiples of this.
     pub quantum: u64,
-    /// Positions in `e_bits`: the start of the state and its mask, the class, the count of free regions.
+    /// Positions in `e_bits`: the start of the state and its mask, the start of the class, the start of the count of
+    /// free regions.
     state: (u32, u64),
     class: u32,
     free: u32,
-    /// Whether the bins of threads' caches have the low halves of addresses, as from 5.3 on.
+    /// Whether the bins of threads' caches store only the low halves of addresses, as since 5.3.
     pub(crate) has_low_bits: bool,
 }
 
@@ -176,15 +177,15 @@ impl Extent {
         fits(self.size()) || fits(self.size().saturating_sub(page.bytes()))
     }
 
-    /// Return whether this may be the extent of a sampled small block, which keeps its class. Up to 5.3.0 such an
-    /// extent is as long as one of the smallest large class; in 5.3.1 it has the pages that the block needs. `pad`
-    /// bytes are added.
+    /// Return whether this may be the extent of a sampled block of `size` bytes, a small one: such an extent keeps the
+    /// small class. Up to 5.3.0 it is as long as an extent of the smallest large class; in 5.3.1 it has the pages that
+    /// the block needs. `pad` is added to either length.
     fn is_sampled_as(&self, page: PageSize, size: u64, pad: u64) -> bool {
         [SMALLEST_LARGE, page.down(size + page.bytes() - 1)].into_iter().any(|own| own + pad == self.size())
     }
 
-    /// Return the bytes of the block of an active extent that is not a slab. From 5.3.1 on a large block may have any
-    /// number of pages. `pad`: by how much extents are longer than their blocks.
+    /// Return the bytes of the block in an active extent that is not a slab. `size`: the size of its class. From 5.3.1
+    /// on a large block may have any number of pages. `pad`: by how much extents are longer than their blocks.
     pub(crate) fn usable(&self, size: u64, pad: u64) -> u64 {
         if size < SMALLEST_LARGE {
             size
@@ -193,9 +194,9 @@ impl Extent {
         }
     }
 
-    /// Return whether the extent comes from a build that begins large blocks at any cache line of their first page, and
-    /// adds a page to their extents for that. The extents of sampled blocks get this page too, though these begin with
-    /// the page.
+    /// Return whether this extent comes from a build that lets a large block begin at any cache line of its first page.
+    /// Such builds add one page to each large extent. Sampled blocks begin at a page boundary, but their extents have
+    /// the extra page too.
     pub(crate) fn is_padded(&self, page: PageSize, sizes: &[u64]) -> bool {
         let longer = |size: u64| match size < SMALLEST_LARGE {
             true => self.is_sampled_as(page, size, page.bytes()) && !self.is_sampled_as(page, size, 0),
@@ -207,7 +208,7 @@ impl Extent {
 }
 
 /// A block in use with an extent of its own: the number of its jemalloc, its address and size, and the words after its
-/// extent's links. If the block was sampled, one of these points to the data about its stack.
+/// extent's links. If the block was sampled, one of these words points to the data about its stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Large {
     pub(crate) root: u32,

@@ -25,7 +25,7 @@ type Ranges = Vec<(u64, u64)>;
 
 type Neighbour = Option<(u64, u64, &'static str)>;
 
-/// What contains an address: its start, size and state, and the list of a free block.
+/// The part that contains an address: its start, size and state, and the list on which a free block is.
 #[derive(Clone, Copy, Debug)]
 pub struct JemallocFound {
     pub address: u64,
@@ -222,7 +222,7 @@ fn part_of(used: &[u64], cached: &[u64], number: u64) -> Part {
     }
 }
 
-/// Return the part that a piece without blocks is; None for a run.
+/// Return the kind of part for a piece without blocks; None for a run of blocks.
 fn plain(span: Span) -> Option<Part> {
     match span {
         Span::Run(_) => None,

@@ -3,8 +3,8 @@
 //! A sampled block has an extent of its own, however small it is. After the extent's links there is a pointer to a
 //! `prof_tctx_t`, the counts of one stack in one thread. That points to a `prof_gctx_t`, which ends with its stack:
 //! `{void **vec; unsigned len; void *vec[]}`, where `vec` is the address of the array after it. Which word of an extent
-//! has the pointer, and where a `prof_tctx_t` has its counts, differs by release (5.1, 5.2, 5.3): the right places are
-//! those where each counts as many blocks and bytes as there are.
+//! has the pointer, and where a `prof_tctx_t` has its counts, differs by release (5.1, 5.2, 5.3). All places are tried:
+//! at the right ones the counts equal the number and the bytes of the blocks that point there.
 
 use crate::allocators::jemalloc::layout::{Large, SAMPLE_WORDS};
 use crate::allocators::jemalloc::tree::words_from;
@@ -15,14 +15,14 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
 use std::collections::BTreeMap;
 
-/// Positions in a `prof_tctx_t`, in words: `curobjs`, `curbytes`, what these stand for (`curobjs_shifted_unbiased`,
-/// `curbytes_unbiased`; not before 5.3), and the address of its `prof_gctx_t`.
+/// Positions in a `prof_tctx_t`, in words: `curobjs`, `curbytes`, the estimates of all blocks that these samples
+/// represent (`curobjs_shifted_unbiased`, `curbytes_unbiased`; not before 5.3), and the address of its `prof_gctx_t`.
 type Fields = (usize, usize, Option<(usize, usize)>, usize);
 const FIELDS: [Fields; 2] = [(4, 6, Some((5, 7)), 12), (3, 4, None, 7)];
 const CONTEXT_WORDS: usize = 13;
 /// Counts of objects are multiplied by eight before they are rounded (`SC_LG_TINY_MIN`).
 const SHIFT: u32 = 3;
-/// The array of a `prof_gctx_t` begins before this word.
+/// The array of frames in a `prof_gctx_t` begins before this word.
 const MAX_STACK_AT: usize = 40;
 /// The most frames of a stack (`PROF_BT_MAX` is 128; newer releases have an option).
 const MAX_FRAMES: u64 = 4 << 10;
@@ -30,8 +30,8 @@ const MAX_FRAMES: u64 = 4 << 10;
 const ENOUGH: usize = 9;
 
 /// A stack of the jemalloc with the number `root`. `frames`: its return addresses, innermost first. `blocks`, `bytes`:
-/// the sampled blocks in use that came from there. `likely_blocks`, `likely_bytes`: what these stand for by jemalloc's
-/// own account, None before 5.3. `first`: the address of the first of the blocks.
+/// the sampled blocks in use that were allocated there. `likely_blocks`, `likely_bytes`: jemalloc's own estimate of all
+/// blocks that these samples represent, None before 5.3. `first`: the address of the first of the sampled blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampledStack {
     pub root: u32,
@@ -43,7 +43,7 @@ pub struct SampledStack {
     pub first: u64,
 }
 
-/// Blocks by their `prof_tctx_t`: their count, their bytes, the first one's address.
+/// Blocks by the `prof_tctx_t` to which they point: their count, their bytes, the first one's address.
 type Counted = BTreeMap<u64, (u64, u64, u64)>;
 
 impl Jemalloc {
@@ -75,7 +75,7 @@ impl Jemalloc {
     }
 }
 
-/// Group blocks by the address to which a word of their extents points. The words 0 and 1 mean none.
+/// Group blocks by the address to which a word of their extents points. The words 0 and 1 are no addresses.
 fn counted(blocks: impl Iterator<Item = (u64, u64, u64)>) -> Counted {
     let mut found = Counted::new();
     for (to, address, size) in blocks.filter(|(to, ..)| *to > 1 && to % 8 == 0) {
@@ -85,8 +85,8 @@ fn counted(blocks: impl Iterator<Item = (u64, u64, u64)>) -> Counted {
     found
 }
 
-/// Read stacks by contexts with the given field positions. Return them with the number of contexts that count what is
-/// there; none if too few do.
+/// Read the stacks of contexts (`prof_tctx_t`) with their fields at the given positions. Return the stacks and the
+/// number of contexts whose counts equal those of the blocks; no stacks if this holds for too few contexts.
 fn stacks_of(
     watcher: &dyn Watcher,
     space: &Space,

@@ -20,9 +20,10 @@ const STRETCH: u64 = 4 << 10;
 const MAX_CLASSES: u64 = 240;
 /// Elements of a leaf that are read to find out whether it is one.
 const ELEMENTS_ASKED: usize = 32;
-/// Extents that are checked for containing the page that names them.
+/// How many extents are checked for whether they contain the page that points to them.
 const EXTENTS_ASKED: usize = 5000;
-/// Leaves that are read for these checks, or to see whether a form fits. Each covers at most a GiB of addresses.
+/// How many leaves are read for checks of a tree's extents, or to see whether a form fits. Each covers at most a GiB of
+/// addresses.
 pub(crate) const LEAVES_ASKED: usize = 16;
 /// The low 48 bits of an element are the address of its extent, with other information in its lowest bits.
 const COMPACT_MASK: u64 = 0xffff_ffff_ffc0;
@@ -188,8 +189,8 @@ impl Search<'_> {
     }
 }
 
-/// Return the first `most` words of a table that are not zero, each with its index; None if one does not fit. `start`,
-/// `size`, `step`: where the table begins, its bytes, and the distance of words. No more is read than needed.
+/// Return the first `most` words of a table that are not zero, each with its index; None if `fits` rejects one.
+/// `start`, `size`, `step`: where the table begins, its bytes, and the distance of words. No more is read than needed.
 fn first_words(
     space: &Space,
     (start, size, step): (u64, u64, u64),
@@ -219,7 +220,7 @@ fn first_words(
 type Tables = Vec<(u64, u64)>;
 
 /// Return the tables of a tree: nodes, if it has some, and leaves, each with the lowest address that it covers. Tables
-/// must not overlap, so that hostile data is not read again and again.
+/// that overlap others are dropped, so that hostile data is not read again and again.
 fn tables(space: &Space, shape: Shape, root: u64) -> (Tables, Tables) {
     let apart = |mut found: Vec<(u64, u64)>, size: u64| {
         found.retain(|(table, _)| table % EXTENT_ALIGNMENT == 0 && space.covers(*table, size));

@@ -1,4 +1,4 @@
-//! Read everything that some jemallocs have: extents, base blocks, and which blocks are handed out, cached and free.
+//! Read all memory of one or more jemallocs: extents, base blocks, and which blocks are in use, cached and free.
 
 use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
 use crate::allocators::jemalloc::areas::{Areas, Piece, Span};
@@ -22,7 +22,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 const MAX_DAMAGE: usize = 1000;
-/// A higher limit, because some are met twice.
+/// The most unfinished changes that are kept. The limit is higher because some of them are met twice.
 const MAX_UNFINISHED: usize = 4 * MAX_DAMAGE;
 /// The most extents that are checked against a form.
 const EXTENTS_ASKED: usize = 2048;
@@ -56,7 +56,8 @@ pub fn fit_of(
     Ok(found)
 }
 
-/// One jemalloc: its form, its tree, the static data of its module, and where threads' storage may lie.
+/// One jemalloc: its form, its tree, the static data of its module (`data`), and where threads' storage may lie
+/// (`storage`).
 pub struct JemallocRoot {
     pub form: &'static JemallocForm,
     pub root: u64,
@@ -93,10 +94,10 @@ pub struct ClassUse {
     pub free: u64,
 }
 
-/// What was in motion because a thread was inside jemalloc. `extents`: extents that a thread was changing. `lists`: how
-/// many if extents that link to each other count once, since a thread that purges has all its extents on a list.
-/// `both`: blocks that are in a cache and also free in a slab. `astray`: entries of caches that are not blocks of their
-/// class. `bins`: the fewest bins of caches that explain the last two.
+/// What threads inside jemalloc had left half changed. `extents`: extents that a thread was changing. `lists`: the
+/// same, but extents that link to each other count once, since a thread that purges has all its extents on a list.
+/// `both`: blocks that are in a cache and also in another cache or free in a slab. `astray`: entries of caches that are
+/// not blocks of their class. `bins`: the smallest number of bins of caches that explains `both` and `astray`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InMotion {
     pub extents: u64,
@@ -109,42 +110,42 @@ pub struct InMotion {
 /// All memory of some jemallocs, by address.
 pub struct Jemalloc {
     pub runs: Arc<Runs>,
-    /// For each run its root, its arena, and whether it is a slab.
+    /// For each run the index of its jemalloc, its arena, and whether it is a slab.
     pub(super) owners: Vec<(u32, u32, bool)>,
     /// Blocks in threads' caches, by number.
     pub(super) cached: bits::Bits,
-    /// Blocks in which these caches keep their lists.
+    /// Blocks in which threads' caches keep their lists, by number.
     pub(super) own: bits::Bits,
     pub(super) areas: Areas,
     /// Blocks with an extent of their own, by address.
     pub(super) larges: Vec<Large>,
-    /// How many threads' caches were found, by root.
+    /// For each jemalloc, how many threads' caches were found.
     pub caches: Vec<usize>,
-    /// Bytes of extents of the huge page allocator whose surroundings are unknown, by root.
+    /// For each jemalloc, the bytes of extents of the huge page allocator whose surroundings are unknown.
     pub astray: Vec<u64>,
     pub moving: InMotion,
     pub damage: Vec<Damage>,
-    /// Active extents whose size does not fit their class, or whose bitmap does not fit it.
+    /// Active extents whose size, or whose bitmap, does not fit their class.
     pub unfit: Vec<Damage>,
     /// Slabs whose bitmap and count of free regions differ.
     pub miscounted: Vec<Damage>,
-    /// Extents that are being changed; blocks in a cache and also in another or in a slab; entries of caches that are
-    /// not blocks.
+    /// Changes that a thread inside jemalloc had not finished: extents that are being changed; blocks in a cache that
+    /// are also in another cache or free in a slab; entries of caches that are not blocks.
     pub unfinished: Vec<Damage>,
 }
 
-/// What is gathered from one jemalloc after the other.
+/// The results of reading some jemallocs, gathered in one after the other.
 #[derive(Default)]
 struct Gathered {
     runs: Vec<(Run, Vec<u64>)>,
-    /// By the start of a run.
+    /// For each run, by its start: the index of its jemalloc, its arena, and whether it is a slab.
     owners: BTreeMap<u64, (u32, u32, bool)>,
     pieces: Vec<Piece>,
     larges: Vec<Large>,
-    /// By bins of caches, each with whether it has an entry that is not a block.
+    /// For each bin of a cache, its blocks, and whether it also has an entry that is not a block.
     cached: Vec<(Vec<u64>, bool)>,
     lists: Vec<u64>,
-    /// The extents of the present jemalloc's huge page allocator, with their arenas.
+    /// The extents of the huge page allocator of the jemalloc that is being read, with their arenas.
     huge: Vec<(u64, u64, u32)>,
     /// For each jemalloc, the bytes of huge extents that are in no known slab.
     astray: Vec<u64>,
@@ -158,7 +159,7 @@ struct Gathered {
     unfinished: Vec<Damage>,
 }
 
-/// Read all of some jemallocs. `anonymous`: where their own memory may lie, ascending.
+/// Read all memory of the jemallocs in `roots`. `anonymous`: ranges in which jemalloc's own memory may lie, ascending.
 pub fn read_jemalloc(
     watcher: &dyn Watcher,
     space: &Space,
@@ -196,8 +197,9 @@ pub fn read_jemalloc(
 }
 
 impl Gathered {
-    /// Add the extents at some addresses: pieces of memory, and the blocks of the active ones. `anonymous` is what is
-    /// mapped: a core contains nothing of a mapping that was never touched.
+    /// Add the extents whose structures are at `places`: a piece of memory for each, and the blocks of active extents.
+    /// `anonymous`: the mapped ranges. They are needed because a core contains nothing of a mapping that was never
+    /// touched.
     fn add_extents(
         &mut self,
         space: &Space,
@@ -245,8 +247,8 @@ impl Gathered {
         }
     }
 
-    /// Add an active extent and return what its pages are. Without a class it has no block: a thread is splitting,
-    /// merging or purging it, or the huge page allocator keeps it for the next request of its size.
+    /// Add an active extent and return the use of its pages. An extent without a class has no block: a thread is
+    /// splitting, merging or purging it, or the huge page allocator keeps it for the next request of its size.
     fn add_active(&mut self, extent: &Extent, (sizes, pad): (&[u64], u64), root: u32) -> Span {
         let Some(size) = sizes.get(extent.class).copied() else {
             return if extent.is_huge { Span::Dirty } else { Span::Moving };
@@ -329,7 +331,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Add the memory of the huge page allocator besides extents in use.
+    /// Add the memory of the huge page allocator that is in no extent in use.
     fn add_huge(
         &mut self,
         go_on: Look,
@@ -350,7 +352,7 @@ impl Gathered {
             let first = extents.partition_point(|(_, end, _)| *end <= slab.start);
             let own = extents[first..].iter().take_while(|(start, ..)| *start < slab.start + HUGE);
             let taken: Vec<(u64, u64)> = own.map(|(start, end, _)| (*start, *end)).collect();
-            // A slab's description is far smaller than its pieces.
+            // Limit the pieces: a slab's description is far smaller than all pieces that it may yield.
             if left == 0 {
                 astray += taken.iter().map(|(start, end)| end - start).sum::<u64>();
                 continue;
@@ -383,7 +385,7 @@ impl Gathered {
         }
     }
 
-    /// Report something in motion. Only MAX_UNFINISHED of them are kept.
+    /// Report an unfinished change. Only the first MAX_UNFINISHED reports are kept.
     fn leave_unfinished<T: Into<String>>(
         &mut self,
         at: u64,
@@ -409,7 +411,7 @@ impl Gathered {
         owners.extend(self.runs.iter().filter_map(|(run, _)| self.owners.get(&run.start)));
         let mut runs = Runs::new(std::mem::take(&mut self.runs))?;
         let (mut cached, mut own) = (bits::Bits::new(runs.block_numbers()), bits::Bits::new(runs.block_numbers()));
-        // The number of caches that have a block.
+        // For each block, the number of bins that contain it.
         let mut listed: HashMap<u64, u32> = HashMap::new();
         let bins = std::mem::take(&mut self.cached);
         bins.iter().flat_map(|(bin, _)| bin).for_each(|block| *listed.entry(*block).or_default() += 1);
@@ -464,7 +466,7 @@ impl Gathered {
     }
 }
 
-/// Count extents, where those that link to each other count as one.
+/// Return the number of extents, with extents that link to each other counted as one.
 fn joined_by(extents: &[(u64, [u64; LINK_WORDS])]) -> u64 {
     let places: HashMap<u64, usize> = extents.iter().enumerate().map(|(place, (at, _))| (*at, place)).collect();
     let mut list: Vec<usize> = (0..extents.len()).collect();
@@ -488,8 +490,9 @@ fn first_of(list: &mut [usize], mut place: usize) -> usize {
     place
 }
 
-/// Return the fewest bins that explain all misplaced blocks. `off` has each bin's misplaced blocks, and whether other
-/// entries prove it to be one of the bins sought. A bin that is being emptied shares many blocks with others.
+/// Return the smallest number of bins that explains all misplaced blocks. `off`: for each bin, its misplaced blocks,
+/// and whether another entry already proves that a thread was changing the bin. A bin that is being emptied shares many
+/// blocks with other bins.
 fn fewest(off: &[(HashSet<u64>, bool)]) -> u64 {
     let mut bins_of: HashMap<u64, Vec<usize>> = HashMap::new();
     for (place, (blocks, _)) in off.iter().enumerate() {

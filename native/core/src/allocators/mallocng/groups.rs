@@ -21,7 +21,7 @@ pub(super) const NOBODY: u32 = u32::MAX;
 pub struct Group {
     /// The address of its header.
     pub start: u64,
-    /// The end of its mapping, or of its last slot if it has no mapping of its own.
+    /// The end of the group's mapping, or of its last slot if the group has no mapping of its own.
     pub end: u64,
     pub stride: u64,
     pub(crate) count: u32,
@@ -32,10 +32,10 @@ pub struct Group {
     pub(super) nested: u32,
     /// Whether the group is freed when it is empty.
     pub(super) freeable: bool,
-    /// The index of the group in which it lies.
+    /// The index of the group in whose slot this group lies; NOBODY if it lies in none.
     pub(super) parent: u32,
     pub(super) meta: u64,
-    /// The number of its first slot among all slots.
+    /// The number of the group's first slot among the slots of all groups.
     pub(crate) first: u64,
 }
 
@@ -79,14 +79,14 @@ impl Group {
     }
 }
 
-/// An inconsistency. `transient`: a thread inside mallocng may leave it so.
+/// An inconsistency. `transient`: whether a thread inside mallocng may have caused it, for a moment.
 #[derive(Clone, Debug)]
 pub struct Misfit {
     pub damage: Damage,
     pub transient: bool,
 }
 
-/// The slots of one class: counted in the groups that were walked, and as `usage_by_class` states.
+/// The number of slots of one size class: as counted in the groups that were walked, and as `usage_by_class` states.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     pub size: u64,
@@ -131,7 +131,7 @@ pub struct Mallocng {
     pub misfits: Vec<Misfit>,
     /// The number of slots that are taken but not written yet, or being freed.
     pub moving: u64,
-    /// For each class, what was counted and what mallocng states.
+    /// For each size class, the number of slots that was counted and the number that mallocng states.
     pub usage: Vec<Usage>,
 }
 
@@ -185,7 +185,7 @@ impl Mallocng {
         Some((group, group.index_at(address)?))
     }
 
-    /// Return the used block that holds `address`. The rest of its slot after it counts as part of it.
+    /// Return the used block that holds `address`. The bytes after a block in its slot count as part of the block.
     #[inline]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         let (group, index) = self.slot_at(address)?;
@@ -235,7 +235,7 @@ impl Mallocng {
         sum
     }
 
-    /// Return the bytes that a walk over all used blocks passes.
+    /// Return the bytes of all slots with a used block.
     pub(crate) fn bytes_shown(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.used().count_ones()) * group.stride).sum()
     }
@@ -248,7 +248,7 @@ impl Mallocng {
         }
     }
 
-    /// Return the indices of the groups that lie in no other, each with the index of the next one.
+    /// Return the indices of the groups that lie in no other group, each with the index of the next such group.
     pub(super) fn outermost(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let ends = self.outer.iter().skip(1).map(|place| *place as usize).chain([self.groups.len()]);
         self.outer.iter().map(|place| *place as usize).zip(ends)
@@ -272,14 +272,14 @@ impl Mallocng {
     }
 }
 
-/// Answers for mallocng alone.
+/// Methods that only this allocator has.
 impl Mallocng {
     /// Return [start, end) of the mappings and of the ranges that the dynamic linker donated, ascending.
     pub fn regions(&self) -> Vec<(u64, u64)> {
         self.outer.iter().map(|place| &self.groups[*place as usize]).map(|group| (group.start, group.end)).collect()
     }
 
-    /// Return the same ranges, with adjacent ones joined.
+    /// Return the same ranges as `regions`, with adjacent ones joined.
     pub fn stretches(&self) -> Vec<(u64, u64)> {
         let mut found: Vec<(u64, u64)> = Vec::new();
         self.regions().into_iter().for_each(|(start, end)| append(&mut found, start, end));
@@ -295,7 +295,7 @@ impl Mallocng {
         self.groups.len()
     }
 
-    /// Return `(size, groups, used slots, free slots)` by the size of slots.
+    /// Return `(size, groups, used slots, free slots)` of each slot size, ascending.
     pub fn classes(&self) -> Vec<(u64, u64, u64, u64)> {
         let mut sums: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
         for group in &self.groups {
@@ -307,7 +307,7 @@ impl Mallocng {
         sums.into_iter().map(|(size, (groups, used, free))| (size, groups, used, free)).collect()
     }
 
-    /// Return `(size, used slots, requested bytes)` by the size of slots.
+    /// Return `(size, used slots, requested bytes)` of each slot size, ascending.
     pub fn asked_by_class(&self) -> Vec<(u64, u64, u64)> {
         let mut sums: BTreeMap<u64, Tally> = BTreeMap::new();
         for group in &self.groups {

@@ -54,7 +54,7 @@ impl Meta {
         }
     }
 
-    /// Return the distance of slots (`get_stride`); None for an invalid class.
+    /// Return the distance from one slot to the next (`get_stride`); None for an invalid class.
     pub(super) fn stride(&self) -> Option<u64> {
         if self.count == 1 && self.pages > 0 {
             return (self.pages * AREA).checked_sub(UNIT).filter(|stride| *stride > 0);

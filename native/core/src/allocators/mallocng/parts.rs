@@ -118,7 +118,8 @@ impl Mallocng {
         is_inside.then_some((start, group.stride, "used", end, None))
     }
 
-    /// Return what `address` is outside blocks: `slack` of a slot, `free`, or a `header`; None outside all groups.
+    /// Return the kind of an address that is in no block: `slack` of a slot, `free`, or a `header`; None outside all
+    /// groups.
     pub fn own_part(&self, address: u64) -> Option<&'static str> {
         let (group, index) = match self.slot_at(address) {
             Some(found) => found,

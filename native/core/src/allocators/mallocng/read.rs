@@ -18,7 +18,7 @@ use std::sync::Mutex;
 const MAX_DAMAGE: usize = 1000;
 /// Groups that one worker walks at a time.
 const GROUPS_IN_JOB: usize = 1024;
-/// The most slots of a group: a class's count may be off by this while a thread makes or frees a group.
+/// The most slots of a group. While a thread makes or frees a group, the count of the group's class may be off by this.
 const SLOTS: u64 = 32;
 
 /// Some groups that one worker walks, with indices [from, to). Their slots have numbers from `first` on.
@@ -29,10 +29,11 @@ struct Job<'a> {
     spans: Mutex<Option<&'a mut [Span]>>,
 }
 
-/// What a worker found in the slots of a job's groups.
+/// What a worker found in the slots of its job's groups.
 #[derive(Default)]
 struct Walked {
-    /// The slot's number, and the bytes before and after its block.
+    /// For each block too far from the bounds of its slot for a `Span`: the slot's number, and the bytes before and
+    /// after the block.
     large: Vec<(u64, u64, u64)>,
     damage: Vec<Damage>,
     misfits: Vec<Misfit>,
@@ -46,8 +47,8 @@ struct Walker<'a> {
     found: Walked,
 }
 
-/// Read everything to which a context points, which must have been found before. Fails if it cannot be read, or has
-/// more slots than memory suffices for.
+/// Read all memory of a mallocng. `context`: the address of its `__malloc_context`, as `find_contexts` found it. Fails
+/// if the context cannot be read, or if there are more slots than memory suffices for.
 pub fn read_mallocng(watcher: &dyn Watcher, space: &Space, context: u64) -> Result<Mallocng> {
     let mut head = [0; CONTEXT];
     space.exact(context, &mut head)?;
@@ -62,7 +63,7 @@ pub fn read_mallocng(watcher: &dyn Watcher, space: &Space, context: u64) -> Resu
     Ok(found)
 }
 
-/// Return the structures in use in all areas of the chain.
+/// Return the `struct meta`s in use in all areas of metadata, which form a chain.
 fn read_areas(watcher: &dyn Watcher, space: &Space, head: &[u8], found: &mut Mallocng) -> Result<Vec<Meta>> {
     let (secret, mut at) = (u64_at(head, 0), u64_at(head, AREA_CHAIN));
     let (mut all, mut seen, mut window) = (Vec::new(), Addresses::default(), Window::new(space, u64::MAX));
@@ -98,7 +99,7 @@ fn read_areas(watcher: &dyn Watcher, space: &Space, head: &[u8], found: &mut Mal
     Ok(all)
 }
 
-/// Make a group and its class from its structure, or return what is wrong with it.
+/// Make a group from its `struct meta`, or return what is wrong with that structure.
 fn group_of(meta: &Meta) -> std::result::Result<Group, Damage> {
     let damage = |what, expected: &str, found: u64| Err(Damage::new(meta.address, what, expected, hex(found)));
     let Some(stride) = meta.stride().filter(|_| meta.class != MAPPED_CLASS || meta.pages > 0 && meta.count == 1) else {
@@ -180,8 +181,9 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
     classes
 }
 
-/// Return whether realloc has moved a mapping of one block, outside the lock, so that its structure still has the old
-/// place or size. At the old place is nothing, or another group, whose own structure may not name it yet or any more.
+/// Return whether realloc has moved a mapping of one block so that the group's structure still has the old address or
+/// size (realloc does not hold the lock meanwhile). At the old address is nothing, or another group, whose own
+/// structure may not name it yet or any more.
 fn has_moved(space: &Space, areas: &[(u64, u64)], group: &Group, is_inside: bool, next: Option<&Meta>) -> bool {
     let names = |start: u64, meta: u64| space.word(start).ok() == Some(meta);
     let is_there = || names(group.start, group.meta);
@@ -201,7 +203,8 @@ fn misplaced(meta: &Meta, transient: bool) -> Misfit {
 }
 
 impl Group {
-    /// Return whether another group lies in one of the slots, and mark this slot as nested: it is not a block.
+    /// If `group` lies in one of this group's slots, mark the slot as nested, which means that it is not a block.
+    /// Return whether it does.
     fn take_in(&mut self, group: &Group, meta: &Meta) -> bool {
         let Some(inside) = group.start.checked_sub(self.storage()) else { return false };
         let index = inside / self.stride;

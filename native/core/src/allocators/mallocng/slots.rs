@@ -4,17 +4,19 @@ use crate::allocators::mallocng::layout::{IN_BAND, UNIT};
 use gdbheap_access::bytes::{u32_at, u64_at};
 use gdbheap_access::memory::window::Window;
 
-/// The third byte before a slot whose block does not begin at its start.
+/// The third byte before a slot, if the block does not begin at the slot's start.
 const CYCLED: u8 = 7 << 5;
-/// The value that `free` leaves there.
+/// The value that `free` writes to the third byte before a block.
 const FREED: u8 = 255;
 const NESTED: u8 = 6;
-/// The number of bytes after the requested ones is in the slot's last four bytes.
+/// The value of `reserved` which says that the number of bytes after the requested ones is in the slot's last four
+/// bytes.
 const COUNTED_BEHIND: u8 = 5;
 const HEADER: u64 = 8;
-/// `offset` has 16 bits: a block that begins this many units further on lost its upper bits, as by a large alignment.
+/// `offset` has 16 bits. If a block begins this many units or more into its slot, as with a large alignment, the upper
+/// bits of its offset are lost.
 const OFFSETS: u64 = 1 << 16;
-/// The most such steps that are tried: enough for an alignment of 4 GiB.
+/// The most values of these upper bits that are tried: enough for an alignment of 4 GiB.
 const MOST_LOST: usize = 4 << 10;
 const SMALL: u64 = 4 << 10;
 
@@ -28,7 +30,7 @@ pub(super) enum Content {
         reserved: u64,
         intact: bool,
     },
-    /// Another group lies in it.
+    /// Another group lies in the slot.
     Group,
     /// The slot was taken but not written yet, or is being freed.
     Moving,
@@ -118,7 +120,7 @@ impl Slot {
         }
     }
 
-    /// Make the block of a slot. The byte after a block must be zero, as `free` and `realloc` demand.
+    /// Return the content of a slot with a block. The byte after a block must be zero, as `free` and `realloc` demand.
     fn ends(&self, start: u64, reserved: u64, window: &mut Window<'_>) -> Content {
         let behind = window.bytes(self.end - reserved, 1).map(|bytes| bytes[0]);
         let intact = reserved == 0 || behind.is_ok_and(|byte| byte == 0);

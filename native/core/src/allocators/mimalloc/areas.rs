@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 
 /// Pages that one worker reads at a time.
 const PAGES_IN_JOB: usize = 64;
-/// Rows of a map that are checked against a form: many, because most pages may be full and show nothing.
+/// How many rows of a map are checked against a form: many, because most pages may be full and show nothing.
 const ROWS_ASKED: usize = 1024;
-/// Submaps, of 512 MiB of addresses each, that are read for this check.
+/// How many submaps, of 512 MiB of addresses each, are read to check a form.
 const SUBMAPS_ASKED: usize = 16;
 
 type Used = (Vec<u64>, Option<Miscounted>);
@@ -24,8 +24,8 @@ type Used = (Vec<u64>, Option<Miscounted>);
 /// The address of a misplaced `mi_page_t`, and what is wrong there.
 type Misplaced = (u64, Damage);
 
-/// Return the pages to which a map points, like `mapped_pages`. If the map has leftovers, return only pages whose
-/// `mi_page_t` begins their first slice, with that slice alone.
+/// Return the pages to which a map points, as `mapped_pages` does. If the map has leftovers, return only pages whose
+/// `mi_page_t` lies at the start of their first slice, and of each only this slice.
 fn rows_of(
     watcher: &dyn Watcher,
     space: &Space,
@@ -41,7 +41,8 @@ fn rows_of(
     Ok(own.map(|(at, first, _)| (at, first, first + SLICE)).collect())
 }
 
-/// Read the pages in `rows` of a map. Return them with their origins, and those that could not be read or do not fit.
+/// Read the pages in `rows` of a map. Return the pages with their origins, and the damage of those that could not be
+/// read or do not fit.
 fn placed_pages(
     space: &Space,
     form: &MimallocForm,
@@ -72,9 +73,9 @@ fn placed_pages(
     (found, damage)
 }
 
-/// Return a sample of the pages of a map, without those whose arena contradicts the form or calls their slices free.
-/// Also return how many of the sampled entries point to readable memory and are for slices that exist, whatever the
-/// form makes of them.
+/// Return a sample of the pages of a map, without pages whose arena contradicts the form or says that their slices are
+/// free. Also return how many of the sampled entries point to readable memory and stand for slices that exist, whether
+/// or not the form finds a page there.
 pub(super) fn some_pages(
     watcher: &dyn Watcher,
     space: &Space,
@@ -99,7 +100,7 @@ pub(super) fn some_pages(
     let entries = rows.iter().filter(is_there).count();
     let pages = placed_pages(space, form, rows).0.into_iter();
     let pages: Vec<Page> = pages.filter(|(page, origin)| fits(page, origin)).map(|(page, _)| page).collect();
-    // Leftover entries point to whatever came after their pages, and do not speak against a form.
+    // Leftover entries point to whatever came after their pages, and do not count against a form.
     let entries = if head.leftovers { pages.len() } else { entries };
     Ok((pages, entries as u64))
 }
@@ -155,8 +156,8 @@ pub(super) fn read_areas(
     Ok(reads)
 }
 
-/// Return which misplaced entries are damage. `areas`, for a map with leftovers: entries in other pages, in free slices
-/// or nowhere are leftovers.
+/// Return the damage of those misplaced entries that are not leftovers. `areas` is given for a map with leftovers. In
+/// such a map, entries in other pages, in free slices or in unmapped memory are leftovers.
 fn lasting(space: &Space, misplaced: Vec<Misplaced>, areas: Option<&[(Option<Arena>, Vec<Page>)]>) -> Vec<Damage> {
     let Some(areas) = areas else { return misplaced.into_iter().map(|(_, damage)| damage).collect() };
     let mut spans: Vec<(u64, u64)> =
@@ -177,8 +178,8 @@ fn lasting(space: &Space, misplaced: Vec<Misplaced>, areas: Option<&[(Option<Are
     misplaced.into_iter().filter(|(at, _)| !is_leftover(*at)).map(|(_, damage)| damage).collect()
 }
 
-/// Return the used blocks of pages, in their order; nothing for pages whose own fields are wrong or that are not
-/// `wanted`.
+/// Return the used blocks of each page, in the order of `pages`; none for a page whose own fields are wrong or whose
+/// bool (wanted) is false.
 fn read_pages(watcher: &dyn Watcher, space: &Space, pages: &[(Page, bool)]) -> Result<Vec<Used>> {
     let jobs: Vec<(usize, &[(Page, bool)])> = pages.chunks(PAGES_IN_JOB).enumerate().collect();
     type Parts = (Vec<(usize, Vec<Used>)>, Vec<u8>);
@@ -196,8 +197,8 @@ fn read_pages(watcher: &dyn Watcher, space: &Space, pages: &[(Page, bool)]) -> R
     Ok(parts.into_iter().flat_map(|(_, used)| used).collect())
 }
 
-/// Return whether a page of a map with leftovers is a leftover: it has no used block, or the map points elsewhere from
-/// slices that contain its blocks. `next` is the page that begins after it.
+/// Return whether a page of a map with leftovers is itself a leftover: it has no used block, or the map points to
+/// another page from slices that contain its blocks. `next` is the page that begins after this one.
 fn is_leftover(page: &Page, next: &Page) -> bool {
     let blocks_end = page.blocks.saturating_add(page.reserved.saturating_mul(page.size));
     next.start < page.end && (page.counted == 0 || next.counted > 0 && next.start < blocks_end)
@@ -208,7 +209,7 @@ struct Area {
     arena: Option<Arena>,
     start: u64,
     end: u64,
-    /// Ascending, none inside another.
+    /// The pages, ascending; none begins inside another.
     pages: Vec<Page>,
     damage: Vec<Damage>,
 }

@@ -2,14 +2,14 @@
 //!
 //! Up to 2.x memory is cut into segments, aligned to 32 MiB. A segment begins with `mi_segment_t`: `used, cookie`, then
 //! `segment_slices, segment_info_slices, u32 kind, slice_entries, thread_id, slices[]` one after the other. A slice is
-//! 64 KiB; the entry of a span's first slice is its `mi_page_t`, which begins with `u32 slice_count@0, u32
-//! slice_offset@4`. From 3.0 on a map points from each slice to its `mi_page_t`. Pages are cut from arenas
-//! (`mi_arena_t`) or come from the kernel one by one; the `mi_memid_t` of each page says which.
+//! 64 KiB; the entry of a span's first slice is its `mi_page_t`, which begins with
+//! `u32 slice_count@0, u32 slice_offset@4`. From 3.0 on a map points from each slice to its `mi_page_t`. Pages are cut
+//! from arenas (`mi_arena_t`) or come from the kernel one by one; the `mi_memid_t` of each page says which.
 //!
 //! Offsets are those of the debug information of builds of 2.0.9, 2.1.2, 2.1.7, 2.2.4, 2.3.2, 3.1.5, 3.2.8 and 3.3.2,
-//! with and without `MI_SECURE=4`. Those of 3.0 are from its headers, and proven on Debian's 3.0.1. CPython's own copy
-//! has those of 3.13, and in late 3.14 and 3.15 those of 2.2. In 3.4 `page_start` is a number of words, which is proven
-//! on a build.
+//! with and without `MI_SECURE=4`. Those of 3.0 are from its headers, and were checked on Debian's 3.0.1. CPython's own
+//! copy has the form 3.13t, and in late 3.14 and 3.15 the form 2.2. In 3.4 `page_start` is a number of words, which was
+//! checked on a build.
 
 use crate::allocators::mimalloc::page::Page;
 use gdbheap_access::bytes::{half_at, word_at};
@@ -45,8 +45,8 @@ pub(crate) struct ArenaHead {
 /// The rule for where a page's blocks begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// After three blocks for sizes up to 64 bytes, after one for sizes up to 512, so that the blocks of different
-    /// pages fall on different cache lines.
+    /// Three blocks into the page for block sizes up to 64 bytes, one block into it for sizes up to 512, so that the
+    /// blocks of different pages fall on different cache lines.
     Blocks,
     /// At this offset for blocks of 8 to 1024 bytes.
     Fixed(u64),
@@ -66,11 +66,11 @@ pub(crate) struct Fields {
     used: (usize, usize),
     size: (usize, usize),
     start: Start,
-    /// `free`, `local_free`, and `xthread_free` with two flags in its low bits.
+    /// `free`, `local_free`, and `xthread_free`, which has two flags in its low bits.
     lists: [usize; 3],
-    /// The heap, or what identifies the thread: zero if it is gone.
+    /// The heap's address, or the thread's id; zero if that thread has ended.
     owner: usize,
-    /// The offset of the heap's tag, and the bit at which it begins.
+    /// The offset of the tag of the page's heap, and the bit at which the tag begins.
     tag: Option<(usize, u8)>,
     /// The two keys with which list links, or the words after blocks, are encoded.
     keys: Option<usize>,
@@ -148,7 +148,7 @@ const MAPPED: Fields = Fields {
 };
 const WORDS: Fields = Fields { bytes: 112, start: Start::Words(48), memid: 88, ..MAPPED };
 const FIRST_ARENA: ArenaHead = ArenaHead { slices: 32, bitmaps: 64, leftovers: true };
-/// From 3.1 on the program may supply a function that commits memory; its fields precede the bitmaps.
+/// Since 3.1 the program may supply a function that commits memory; the fields for that precede the bitmaps.
 const COMMITTED_ARENA: ArenaHead = ArenaHead { slices: 32, bitmaps: 80, leftovers: false };
 const SECOND_ARENA: ArenaHead = ArenaHead { slices: 40, bitmaps: 88, leftovers: false };
 const ARENA: ArenaHead = ArenaHead { slices: 40, bitmaps: 104, leftovers: false };
@@ -309,7 +309,7 @@ impl MimallocForm {
 }
 
 impl Start {
-    /// Return how many bytes into a page its blocks of `size` bytes begin, by a rule.
+    /// Return how many bytes into a page its blocks of `size` bytes begin, if a rule says so; else 0.
     fn before(self, size: u64) -> u64 {
         match self {
             Start::Blocks if size <= 64 => 3 * size,

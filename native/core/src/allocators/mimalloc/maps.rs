@@ -62,8 +62,8 @@ fn map_words(space: &Space, map: u64) -> Option<u64> {
     (fits && space.covers(map, size + 8 * SUBMAP)).then_some(size / 8)
 }
 
-/// Return the submaps of a map, ascending, each with its number. Submaps must not overlap, so that hostile data is not
-/// read again and again.
+/// Return the submaps of a map, ascending, each with its number. Submaps that overlap others are dropped, so that
+/// hostile data is not read again and again.
 fn submaps(space: &Space, map: u64) -> Vec<(u64, u64)> {
     let (mut found, mut scratch) = (Vec::new(), vec![0; PIECE]);
     let count = map_words(space, map).unwrap_or(0);
@@ -144,7 +144,7 @@ pub(crate) struct Arena {
     dirty: Vec<u64>,
 }
 
-/// What a slice without a page is.
+/// The state of a slice without a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slice {
     Own,

@@ -1,4 +1,4 @@
-//! mimalloc, CPython's own copy and libraries: its segments, their pages, and the used blocks of these.
+//! mimalloc, as CPython's own copy and as a library: its segments, their pages, and the used blocks in the pages.
 
 pub(crate) mod areas;
 pub(crate) mod layout;

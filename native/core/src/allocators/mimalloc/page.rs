@@ -30,7 +30,8 @@ pub(crate) struct Page {
     pub(super) counted: u64,
     /// The heads of the three lists.
     pub(super) lists: [u64; 3],
-    /// The kind of heap of a thread: 0 PyMem, 1 objects, 2 objects of the collector, 3 the same with a pre-header.
+    /// The kind of the thread's heap that owns the page: 0 PyMem, 1 objects, 2 objects of the garbage collector, 3
+    /// objects of the collector with a pre-header.
     pub(crate) tag: u8,
     pub(super) heap: u64,
     pub(super) entry: u64,
@@ -39,7 +40,7 @@ pub(crate) struct Page {
     pub(super) encoded: bool,
     /// The index of its mimalloc among several.
     pub(super) root: u32,
-    /// The number of its first block among all; pages begin at multiples of 64.
+    /// The number of the page's first block among all blocks: a multiple of 64.
     pub(crate) first: u64,
 }
 
@@ -47,12 +48,12 @@ pub(crate) struct Page {
 #[derive(Clone, Debug)]
 pub struct Miscounted {
     pub damage: Damage,
-    /// The count is off by one block.
+    /// Whether the count is off by one block.
     pub by_one: bool,
-    /// The state is one in which a thread inside mimalloc may leave a page. Either the count differs, as by a list that
-    /// the thread has taken, or has put back and not counted yet. Or a list runs into another list's first block, as
-    /// while the two are joined (`_mi_page_free_collect`). Or it runs to blocks that were never handed out, just before
-    /// the capacity includes them (`mi_page_extend_free`).
+    /// Whether a thread inside mimalloc may leave a page in this state for a moment. Either the count differs, for
+    /// example by a list that the thread has taken, or has put back but not counted yet. Or a list runs into the first
+    /// block of another list, because the two are being joined (`_mi_page_free_collect`). Or a list runs into blocks
+    /// that were never handed out, just before the capacity includes them (`mi_page_extend_free`).
     pub passing: bool,
 }
 
@@ -133,13 +134,13 @@ impl Page {
         self.size.checked_sub(PADDING + delta).filter(|_| is_canary)
     }
 
-    /// Return the requested bytes of a block.
+    /// Return the requested bytes of a block; None if the block does not record them.
     pub(super) fn asked(&self, space: &Space, number: u64) -> Option<u64> {
         let end = self.block(number) + self.size.checked_sub(PADDING)?;
         self.asked_by(number, space.word(end).ok()?)
     }
 
-    /// Show the used blocks that record their requested size, in order, as their numbers and these sizes.
+    /// Show, in order, the number and the requested size of each used block that records this size.
     pub(super) fn show_asked(&self, space: &Space, used: &[u64], mut show: impl FnMut(u64, u64)) {
         if self.size > MAX_BULK {
             let told = bits::members(used).filter_map(|number| Some((number, self.asked(space, number)?)));
@@ -156,7 +157,7 @@ impl Page {
     }
 
     /// Call `visit` for each block of a list. Fails with the address at which the list leaves the page, or at which
-    /// `visit` returns false, such as where a list meets itself.
+    /// `visit` returns false, for example because the list has met itself.
     fn follow(
         &self,
         list: usize,
@@ -224,7 +225,7 @@ pub(super) fn decoded(word: u64, keys: [u64; 2]) -> u64 {
     word.wrapping_sub(keys[0]).rotate_right((keys[0] % 64) as u32) ^ keys[1]
 }
 
-/// Return the list that contains the free block with a number.
+/// Return the name of the list that contains the free block with the number `wanted`; None if no list does.
 pub(super) fn list_of(space: &Space, page: &Page, wanted: u64) -> Option<&'static str> {
     let mut left = page.capacity;
     for (list, name) in LISTS.iter().enumerate() {

@@ -10,7 +10,7 @@ use gdbheap_access::error::Result;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
 
-/// `(start, size, state, list)`.
+/// What contains an address: `(start, size, state, list)`.
 type Found = (u64, u64, &'static str, Option<&'static str>);
 type Neighbour = Option<(u64, u64, &'static str)>;
 
@@ -26,13 +26,13 @@ pub struct MimallocHole {
 }
 
 impl Mimalloc {
-    /// Show the parts of a segment in order: used, slack, free, free spans, headers, padding, unexplained. If blocks
-    /// record their requested size, they are used up to that size and slack after it.
+    /// Show the parts of a segment in order: used, slack, free, free spans, headers, padding, unexplained. If a block
+    /// records its requested size, it is shown as used up to that size, and as slack after it.
     pub(crate) fn show_parts(&self, space: &Space, segment: &Segment, visit: impl FnMut(u64, u64, Part)) {
         self.parts_in(segment, Some(space), visit);
     }
 
-    /// Show the parts without slack.
+    /// Show the parts of a segment in order, without slack.
     fn parts_of(&self, segment: &Segment, visit: impl FnMut(u64, u64, Part)) {
         self.parts_in(segment, None, visit);
     }
@@ -100,9 +100,9 @@ impl Mimalloc {
         heaps.all(|other| other == heap).then_some(heap)
     }
 
-    /// Return what contains `address`, and the index of its mimalloc; None outside every segment. The state is used,
-    /// free, `free span`, `segment header`, reserved, padding or unexplained. The list is that of a free block, None
-    /// for a block that was never handed out.
+    /// Return the index of the mimalloc that owns `address`, and what contains the address; None outside every segment.
+    /// The state is used, free, `free span`, `segment header`, reserved, padding or unexplained. The list is the one on
+    /// which a free block is; None for a block that was never handed out.
     pub fn find(&self, space: &Space, address: u64) -> Option<(u32, Found)> {
         let segment = self.segment_at(address)?;
         Some((segment.root, self.find_in(space, segment, address)?))
@@ -131,7 +131,7 @@ impl Mimalloc {
         let meant = self.pages.iter().filter(is_meant).map(|page| (page, self.heap_of(page)));
         asked.rows_of(meant.filter(|(page, heap)| asked.takes_arena(page.root, *heap)).flat_map(|(page, heap)| {
             let words = self.words_of(page);
-            // Blocks beyond its words were never handed out.
+            // Blocks beyond the page's words of bits were never handed out.
             let is_used = |number: u64| number < 64 * words.len() as u64 && bits::get(words, number);
             let row = move |number| BlockRow { address: page.block(number), size: page.size, arena: Some(heap) };
             (0..page.reserved).filter(move |number| is_used(*number) == asked.used).map(row)

@@ -1,4 +1,4 @@
-//! The segments of mimalloc, their pages, and the used blocks of these.
+//! The segments of mimalloc, their pages, and the used blocks in the pages.
 
 use crate::allocators::block::Cell;
 use crate::allocators::damage::{Damage, ABSENT, READABLE};
@@ -28,7 +28,7 @@ const OBJECT_AT: u64 = 80;
 const PAGES_ASKED: usize = 128;
 const SEGMENTS_ASKED: usize = 16;
 const BLOCKS_ASKED: usize = 8;
-/// In a padded build the list of a heap may be up to this many bytes after its usual place.
+/// In a padded build the `thread_delayed_free` of a heap may be up to this many bytes after its usual place.
 const PADDED_TABLE: u64 = 16;
 
 /// The memory of one heap of a thread: its number of pages, the bytes of pages with blocks in use (`active`) and
@@ -50,7 +50,7 @@ fn owner_of(page: &Page) -> (u32, u64) {
     (page.root, page.heap.wrapping_sub(1))
 }
 
-/// What was expected of a list, and what is there.
+/// What was expected of a list, and what was found.
 type Wrong = (&'static str, &'static str);
 
 /// All memory of one or more mimallocs, by address.
@@ -60,7 +60,7 @@ pub struct Mimalloc {
     pub(super) used: Bits,
     numbers: u64,
     tagged: bool,
-    /// The heaps that have pages, in order.
+    /// The heaps that have pages, in order, as their sort keys (`owner_of`).
     owners: Vec<(u32, u64)>,
     /// For each mimalloc, whether blocks record their requested size.
     padded: Vec<bool>,
@@ -195,9 +195,9 @@ fn read_segment(
     read
 }
 
-/// The fit of a form. `pages`: how many pages were checked, `fit`: how many are as the form says, lists and counts
-/// included. `padded`: how many used blocks of these record their requested size; 0 unless most do. `entries`: how many
-/// entries of a map were read, `placed`: for how many of these the form finds a page.
+/// How well a form fits. `pages`: how many pages were checked, `fit`: how many are as the form says, lists and counts
+/// included. `padded`: how many used blocks of the checked pages record their requested size; 0 unless most do.
+/// `entries`: how many entries of a map were read, `placed`: for how many of these entries the form finds a page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fit {
     pub entries: u64,
@@ -207,7 +207,7 @@ pub struct Fit {
     pub padded: u64,
 }
 
-/// Check how well a form fits a sample of pages. `places` as in `MimallocRoot`.
+/// Check how well a form fits a sample of pages. `places`: the addresses of segments, or of a map of pages.
 pub fn fit_of(watcher: &dyn Watcher, space: &Space, form: &MimallocForm, places: &[u64]) -> Result<Fit> {
     let few: Vec<&u64> = places.iter().collect();
     let sample = spread(&few, SEGMENTS_ASKED);
@@ -244,7 +244,7 @@ pub fn fit_of(watcher: &dyn Watcher, space: &Space, form: &MimallocForm, places:
     Ok(found)
 }
 
-/// Return the owners of the pages of a sample of segments, ascending: heaps, or what identifies the thread. Empty for
+/// Return the owners of the pages in a sample of segments, ascending: addresses of heaps, or ids of threads. Empty for
 /// forms with a map.
 pub fn owners_of(space: &Space, form: &MimallocForm, places: &[u64]) -> Vec<u64> {
     let few: Vec<&u64> = places.iter().collect();
@@ -338,9 +338,9 @@ fn heap_link(
 }
 
 impl Mimalloc {
-    /// Mark the blocks as free that other threads freed in full pages and that wait on the owning heap's list. If a
-    /// link leads to no block of the heap's pages, the next one is still followed as long as it is in a segment: a page
-    /// may be damaged.
+    /// Mark as free the blocks that other threads freed in full pages and put on the owning heap's list
+    /// (`thread_delayed_free`). If a link leads to no block of the heap's pages, the link there is still followed as
+    /// long as it is in a segment: a page may be damaged.
     fn take_waiting(&mut self, watcher: &dyn Watcher, space: &Space, form: &MimallocForm, root: u32) -> Result<()> {
         let Some(first) = form.delayed else { return Ok(()) };
         let own = self.pages.iter().filter(|page| page.root == root).map(|page| page.heap);
@@ -372,7 +372,7 @@ impl Mimalloc {
     }
 
     /// Return the numbers of the blocks on a heap's list, and what is wrong with it, if anything. Each block is on at
-    /// most one list. Over all lists, only MAX_ASTRAY links to anything else are followed.
+    /// most one list. Over all lists, at most MAX_ASTRAY links that lead to no such block are followed.
     fn waiting(
         &self,
         steps: &mut Steps,
@@ -511,19 +511,19 @@ impl Mimalloc {
         sum
     }
 
-    /// Return whether the blocks of a page record their requested size.
+    /// Return whether the blocks of this page record their requested size.
     pub(super) fn tells(&self, page: &Page) -> bool {
         self.padded.get(page.root as usize).copied().unwrap_or(false)
     }
 
-    /// Return the requested bytes of the used block that holds `address`; None if it does not record them.
+    /// Return the requested bytes of the used block that holds `address`; None if the block does not record them.
     pub fn asked_at(&self, space: &Space, address: u64) -> Option<u64> {
         let page = self.page_at(address).map(|index| &self.pages[index]).filter(|page| self.tells(page))?;
         page.asked(space, page.number_at(address)?)
     }
 
     /// Return `(block size, used blocks, their requested bytes)` of each block size whose blocks record their requested
-    /// size, ascending, of one mimalloc or all. A block without a record counts with its full size.
+    /// size, ascending, of one mimalloc or all. A block that does not record it counts with its full size.
     pub fn asked_by_class(
         &self,
         watcher: &dyn Watcher,
@@ -626,7 +626,7 @@ impl Mimalloc {
         sum
     }
     /// Return [start, end) of pages without used blocks and of spans without a page, ascending. Even a span that was
-    /// never used may be resident, if the kernel made huge pages.
+    /// never used may be resident, because the kernel may have used a huge page.
     pub fn empty_spans(&self) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
         for segment in &self.segments {

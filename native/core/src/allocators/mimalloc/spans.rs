@@ -8,7 +8,7 @@ use gdbheap_access::memory::space::Space;
 pub(super) enum Span {
     Info,
     Free,
-    /// Never used so far.
+    /// Slices that were never used.
     Untouched,
     Page(usize),
     Unexplained,
@@ -49,7 +49,7 @@ impl Read {
         self.damage.push(Damage::new(address, what, expected, found));
     }
 
-    /// Add the span of one entry: a page, or free or header space.
+    /// Add the span of one entry: a page, free slices or, if `is_first`, the segment's header.
     pub(super) fn add_page(&mut self, space: &Space, page: Page, is_first: bool, bytes: &mut Vec<u8>) {
         // A size of 1: the page is being added or removed.
         if is_first || page.size <= 1 {

@@ -21,8 +21,9 @@ const PIECE: usize = 1 << 16;
 /// address.
 const PLACE: u64 = 1;
 
-/// The difference between the links `next` of chunks and bins and their links `previous`: sums of a hash of each link,
-/// which are equal if all links agree. None if not all links are known.
+/// A checksum that compares the links `next` of chunks and bins with their links `previous`: the sum of the hashes of
+/// the former, less the sum of the hashes of the latter. It is zero if all links agree, and None if not all links are
+/// known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Balance(Option<u64>);
 
@@ -34,8 +35,8 @@ pub(super) struct Linked {
     balance: Balance,
 }
 
-/// Indices of the free chunks by their numbers: each word of bits with the count of bits before it in one entry,
-/// because links jump anywhere and each look-up waits for memory.
+/// A map from the number of a free chunk to the chunk's index among the free chunks. Each entry has one word of bits
+/// and the count of bits before it. They are together because links jump anywhere and each look-up waits for memory.
 struct Places(Vec<(u64, u64)>);
 
 /// The position in a list that is being followed.
@@ -156,7 +157,7 @@ impl Oldmalloc {
         Ok(())
     }
 
-    /// Return the number of what begins at `address`, if it is in a heap.
+    /// Return the number of a chunk that begins at `address`; None if none can begin there.
     fn number_from(&self, address: u64) -> Option<u64> {
         let stretch = self.stretch_at(address).filter(|one| (address - one.start) % GRAIN == 0)?;
         Some(stretch.number(address))
@@ -164,7 +165,7 @@ impl Oldmalloc {
 }
 
 impl Cursor {
-    /// Take one step. Return whether there is another one.
+    /// Follow one link. Return whether there is another one to follow.
     fn goes_on(&mut self, links: &[u64], seen: &mut [u64], wrong: &mut Vec<u64>) -> bool {
         if self.at == self.ring || self.at == 0 {
             return false;

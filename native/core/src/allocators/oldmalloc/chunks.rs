@@ -25,7 +25,8 @@ pub struct OldHole {
     pub after: Neighbour,
 }
 
-/// A range [start, end) of consecutive chunks; or a mapping with one chunk at `start`, which begins at `base`.
+/// A range [start, end) of consecutive chunks. In a mapping with only one chunk, `base` is the start of the mapping,
+/// and the chunk begins at `start`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch {
     pub(crate) base: u64,
@@ -53,7 +54,7 @@ pub struct Oldmalloc {
     pub(super) used: Bits,
     pub(super) numbers: u64,
     pub damage: Vec<Damage>,
-    /// Chunks that are free but in no bin, or the reverse: a thread inside malloc may leave one so.
+    /// Chunks that are free but in no bin, or in a bin but not free: a thread inside malloc may leave one such chunk.
     pub unbinned: Vec<Damage>,
 }
 
@@ -130,13 +131,15 @@ impl Oldmalloc {
             .is_some_and(|cell| address - cell.address <= OBJECT_AT && cell.end - cell.address >= least)
     }
 
-    /// Return the mappings that are freed with their one block, if it is in use: [start, end) and the block.
+    /// Return [start, end) of each mapping with one chunk, with this chunk as the block in use: freeing it frees the
+    /// mapping.
     pub(crate) fn wholes(&self) -> impl Iterator<Item = (u64, u64, Tally)> + '_ {
         let mapped = self.stretches.iter().filter(|one| one.base < one.start);
         mapped.map(|one| (one.base, one.end, Tally { count: 1, bytes: one.end - one.start }))
     }
 
-    /// Show the parts of what begins at `start`, in order. Return its end, or None if nothing begins there.
+    /// Show, in order, the parts of the heap or mapping that begins at `start`. Return its end, or None if none begins
+    /// there.
     pub(crate) fn show_parts(&self, start: u64, mut show: impl FnMut(u64, u64, Part)) -> Option<u64> {
         let stretch = &self.stretches[self.stretches.binary_search_by_key(&start, |one| one.base).ok()?];
         if stretch.base < stretch.start {
@@ -154,14 +157,14 @@ impl Oldmalloc {
     }
 }
 
-/// Answers for this malloc alone.
+/// Methods that only this allocator has.
 impl Oldmalloc {
     /// Return [start, end) of heaps, of ranges that the dynamic linker donated, and of mappings, ascending.
     pub fn regions(&self) -> Vec<(u64, u64)> {
         self.stretches.iter().map(|one| (one.base, one.end)).collect()
     }
 
-    /// Return `(size, used chunks, free chunks)` by size with the header.
+    /// Return `(size, used chunks, free chunks)` of each chunk size (with the header), ascending.
     pub fn sizes(&self) -> Vec<(u64, u64, u64)> {
         let mut sums: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         for (cell, used) in self.all() {

@@ -6,7 +6,8 @@ use gdbheap_access::bytes::u64_at;
 pub(super) const GRAIN: u64 = 32;
 /// `{size_t psize, csize}`, before the user address (`OVERHEAD`).
 pub(super) const HEADER: u64 = 16;
-/// In `csize`: the chunk is in use. In `psize`: the chunk before it is. Chunks with a mapping of their own lack it.
+/// A bit. In `csize`: the chunk is in use. In `psize`: the chunk before it is in use. Not set in chunks with a mapping
+/// of their own.
 pub(super) const IN_USE: u64 = 1;
 pub(super) const BINS: usize = 64;
 /// `struct bin {int lock[2]; struct chunk *head, *tail;}`; `mal` begins with `binmap`.

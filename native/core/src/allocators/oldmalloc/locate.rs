@@ -21,9 +21,9 @@ pub fn find_bins(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) ->
     Ok(found)
 }
 
-/// Return the address if the bins of a used `mal` are there. Each bin was never used, or its list begins and ends with
-/// the bin, and `binmap` says whether it is empty. A thread inside malloc may leave one bin that does not fit; unless
-/// it is the only thread, it holds this bin's lock.
+/// Return `address` if the bins of a `mal` that has been used are there. Each bin was never used, or its list begins
+/// and ends with the bin; and `binmap` says whether the bin is empty. A thread inside malloc may leave one bin that
+/// does not fit. It holds this bin's lock, unless it is the only thread.
 fn is_mal(space: &Space, address: u64, bytes: &[u8]) -> Option<u64> {
     let (mut filled, mut locked, mut off) = (0, 0, 0);
     for bin in 0..BINS {

@@ -1,6 +1,6 @@
 //! Parts of a long heap, walked by all cores. A walk can only begin where a chunk is known to begin, so a part begins
-//! at the first address that looks like one. The walk through the whole heap takes over what a part found, from the
-//! first chunk that both have: from there two walks go the same way.
+//! at the first address that looks like a chunk. The walk through the whole heap takes over what a part found, from the
+//! first chunk that both have met: from the same chunk two walks find the same.
 
 use crate::allocators::oldmalloc::bins::Balance;
 use crate::allocators::oldmalloc::layout::{Head, GRAIN, HEADER, IN_USE};
@@ -22,7 +22,7 @@ pub(super) struct Row {
     pub(super) end: u64,
     /// The chunks' sizes, with the bit of those in use.
     pub(super) sizes: Vec<u64>,
-    /// The word `next` of each free chunk; zero if it cannot be read.
+    /// The link `next` of each free chunk; zero if it cannot be read.
     pub(super) links: Vec<u64>,
     /// The balance of the links of all free chunks.
     pub(super) balance: Balance,
@@ -46,12 +46,12 @@ impl Row {
     }
 }
 
-/// What parts have found, ascending, from the place that a walk has reached.
+/// The rows of chunks that parts have found, ascending, as far as the walk through the whole heap has not passed them.
 #[derive(Default)]
 pub(super) struct Parts {
     rows: VecDeque<(u64, Row)>,
-    /// The first chunk of the first row at or after that place: its address, its index among the chunks, and the index
-    /// of the next free chunk's link.
+    /// The next chunk of the first row: its address, its index among the row's chunks, and the index of the link of the
+    /// next free chunk.
     at: u64,
     chunk: usize,
     link: usize,
@@ -78,7 +78,7 @@ impl Parts {
         Ok(Parts { at: rows.first().map_or(0, |(first, _)| *first), rows: rows.into(), chunk: 0, link: 0 })
     }
 
-    /// Return what a part found from the chunk at `address` on, if it has this chunk.
+    /// Return the chunks that a part found from the chunk at `address` on; None if no part has this chunk.
     pub(super) fn take(&mut self, address: u64) -> Option<Row> {
         while let Some((_, part)) = self.rows.front() {
             while self.at < address && self.chunk < part.sizes.len() {

@@ -13,8 +13,8 @@ use gdbheap_access::work::{Steps, Watcher};
 
 /// Chunks in a row that prove a heap even if the next one is damaged.
 const ENOUGH: usize = 8;
-/// The number of chunks after which a heap is walked in parts, and how far ahead of it, in multiples of what was
-/// walked, parts are looked for.
+/// After this many chunks the rest of a heap is walked in parts. Parts are looked for within AHEAD times the bytes that
+/// were walked so far.
 const STEPS: usize = 1 << 16;
 const AHEAD: u64 = 8;
 
@@ -34,7 +34,7 @@ struct Tiled {
     damage: Vec<Damage>,
 }
 
-/// Read all chunks; `mal` must have been found before. Fails if memory does not suffice for all of them.
+/// Read all chunks. `mal`: its address, as `find_bins` found it. Fails if memory does not suffice for all chunks.
 pub fn read_oldmalloc(watcher: &dyn Watcher, space: &Space, mal: u64, given: &Given<'_>) -> Result<Oldmalloc> {
     let mut found: Vec<(u64, Tiled)> = Vec::new();
     for range in given.anonymous {
@@ -54,7 +54,7 @@ pub fn read_oldmalloc(watcher: &dyn Watcher, space: &Space, mal: u64, given: &Gi
     Ok(all)
 }
 
-/// Find heaps and mappings of one chunk, which begin at a page's start.
+/// Find heaps, and mappings of one chunk. Both begin at a page's start.
 fn find_heaps(
     watcher: &dyn Watcher,
     space: &Space,
@@ -117,7 +117,7 @@ fn find_given(
     Ok(())
 }
 
-/// Follow chunks to the mark that ends them. None if there is no heap.
+/// Follow the chunks from `start` to the mark that ends a heap. None if there is no heap.
 fn tile(
     space: &Space,
     window: &mut Window<'_>,
@@ -174,15 +174,15 @@ fn tile(
     Ok((found.whole || chunks >= ENOUGH).then_some(found))
 }
 
-/// Return whether a page begins with the head of a chunk that has a mapping of its own.
+/// Return whether a mapping with one chunk begins at `at`, by the head of the chunk there.
 fn is_mapping(head: Head, at: u64, high: u64, page: u64) -> bool {
     let size = head.csize.checked_add(HEADER);
     let fits = |size: u64| size % page == 0 && size <= high - at;
     head.psize == OF_MAPPING && head.csize > HEADER && !head.is_used() && size.is_some_and(fits)
 }
 
-/// Return the chunk of a mapping. If it was aligned, the old head is still there, and the chunk's head has its distance
-/// from it.
+/// Return the chunk of a mapping. If the chunk was aligned, the head at the mapping's start is unchanged, and the
+/// chunk's own head has the distance from the start.
 fn mapping(window: &mut Window<'_>, base: u64, size: u64) -> Tiled {
     let mut start = base + HEADER;
     for shift in 5..u64::BITS - 1 {
@@ -207,8 +207,8 @@ impl Tiled {
 }
 
 impl Oldmalloc {
-    /// Reserve numbers for as many of the chunks as memory suffices for. Pages of it become resident only once a chunk
-    /// is recorded.
+    /// Reserve the numbers of as many heaps and mappings as memory suffices for. The reserved pages become resident
+    /// only when a chunk is recorded.
     fn with_room(all: &[(u64, Tiled)]) -> Oldmalloc {
         let of = |tiled: &Tiled| Stretch { base: 0, start: tiled.start, end: tiled.end, first: 0 }.numbers();
         let sum = |sum: u64, (_, tiled): &(u64, Tiled)| {

@@ -91,7 +91,7 @@ pub fn find_arena_tables(
     candidates
 }
 
-/// Return the candidates `(address, table)` whose entry `index` is an arena with `pool` among its carved pools.
+/// Return those candidates `(address, table)` whose entry `index` is an arena that has `pool` among its carved pools.
 fn fitting_tables(
     space: &Space,
     candidates: Vec<(u64, u64)>,

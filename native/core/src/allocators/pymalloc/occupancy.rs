@@ -29,9 +29,9 @@ pub struct Occupied {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spread {
     pub block_size: u64,
-    /// Arenas in which it has blocks.
+    /// The number of arenas in which the class has blocks.
     pub arenas: u64,
-    /// Arenas in which no other class has blocks, and the blocks in these.
+    /// The number of arenas in which only this class has blocks, and the number of blocks there.
     pub alone: u64,
     pub blocks_alone: u64,
 }

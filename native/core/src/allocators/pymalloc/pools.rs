@@ -55,21 +55,22 @@ pub struct Pools {
     /// For each MiB from the first arena on: the index of the first arena that ends after its start.
     by_mib: Vec<u32>,
     brief: Vec<Brief>,
-    /// How many words of 64 bits the blocks take.
+    /// The number of 64-bit words in a bit set of all blocks.
     words: u32,
 }
 
-/// What a look-up needs of a pool, in a sixth of the memory.
+/// The fields of a pool that a look-up needs, in a sixth of the memory.
 #[derive(Clone, Copy)]
 struct Brief {
     /// The size class plus one in the low 8 bits and `nextoffset` above; 0 for a free pool.
     shape: u32,
-    /// The number of its first block divided by 64. Numbers have no large gaps, because blocks are marked in bit sets.
+    /// The number of the pool's first block divided by 64. Numbers have no large gaps, because blocks are marked in bit
+    /// sets.
     first: u32,
 }
 
 const MIB: u64 = 1 << 20;
-/// Arenas farther from the first one than this many MiB are searched for, not looked up.
+/// Arenas farther than this many MiB from the first one are found by a binary search, not in a table.
 const MAX_MIB: u64 = 1 << 22;
 
 impl Pool {
@@ -211,7 +212,7 @@ impl Pools {
 
     /// Return the block with a number.
     pub(crate) fn block_of(&self, number: u64) -> Cell {
-        // Free pools before a pool have the same first number.
+        // Free pools have no numbers: they have the same first number as the pool after them.
         let ordinal = self.brief.partition_point(|brief| u64::from(brief.first) * 64 <= number) - 1;
         let pool = &self.pools[ordinal];
         let size = pool.block_size(self.alignment);
@@ -294,9 +295,9 @@ fn fault_of(pool: &Pool, index: u32, pool_size: u64, alignment: u64) -> Option<(
 /// An arena as its table describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct ArenaRow {
-    /// Its number among all arenas: interpreters may have tables of their own.
+    /// The arena's number among all arenas: interpreters may have tables of their own.
     pub number: u32,
-    /// Its index in its table, which its pools repeat.
+    /// The arena's index in its table, which its pools repeat.
     pub index: u32,
     pub address: u64,
     /// The address up to which pools were carved (`pool_address`).
@@ -443,7 +444,7 @@ impl Pools {
         self.pools.len()
     }
 
-    /// Return at most `most` pools whose free chain or count is wrong. Reads every pool that has free blocks.
+    /// Check the free chains and counts of all pools with free blocks. Return the damage of at most `most` pools.
     pub fn verify(&self, watcher: &dyn Watcher, space: &Space, most: usize) -> Result<Vec<Damage>> {
         let mut found = Vec::new();
         let mut bytes = vec![0; self.pool_size as usize];

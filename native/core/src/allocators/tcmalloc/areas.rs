@@ -1,9 +1,9 @@
 //! tcmalloc's memory as areas without gaps.
 
-/// What a piece of memory is.
+/// The use of a piece of tcmalloc's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Several blocks, or a single one.
+    /// A span with several blocks, or with a single one.
     Blocks,
     Free,
     Returned,
@@ -20,7 +20,7 @@ pub(crate) struct Piece {
     pub(crate) root: u32,
 }
 
-/// A range [start, end) without gaps, of the tcmalloc with the number `root`.
+/// A range [start, end) without gaps. `root`: the number of its tcmalloc.
 #[derive(Clone, Copy, Debug)]
 pub struct Area {
     pub start: u64,

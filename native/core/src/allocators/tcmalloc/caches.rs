@@ -19,7 +19,7 @@ const SLOTS_AT: usize = 128;
 const SLOTS: usize = 64;
 const USED_SLOTS_AT: usize = SLOTS_AT + 16 * SLOTS;
 const CENTRAL_BYTES: usize = USED_SLOTS_AT + 12;
-/// Possible distances of central lists, which are multiples of LINE.
+/// Possible distances from one central list to the next. The distance is a multiple of LINE.
 const STRIDES: std::ops::Range<usize> = CENTRAL_BYTES..2048;
 const LINE: usize = 64;
 const LIST: usize = 32;
@@ -60,7 +60,7 @@ pub(crate) fn waiting(
     Ok(found)
 }
 
-/// Return the offset of the list of class 0, and the distance of the lists.
+/// Return the offset of the central list of class 0, and the distance from one list to the next.
 fn central_lists(bytes: &[u8], classes: usize) -> Option<(usize, usize)> {
     let class = |at: usize| u64_at(bytes, at + CLASS_AT);
     for at in (0..bytes.len().saturating_sub(CENTRAL_BYTES * classes)).step_by(ALIGNMENT as usize) {
@@ -132,7 +132,7 @@ impl Caches<'_> {
         Ok(first)
     }
 
-    /// Return the caches that are linked with one of the first ones, if the links have this offset.
+    /// Return the caches that are linked with one of the caches in `first`, if the links lie at offset `link`.
     fn linked(&mut self, first: &BTreeSet<u64>, link: usize) -> Result<BTreeSet<u64>> {
         let mut found = BTreeSet::new();
         let mut open: Vec<u64> = first.iter().copied().collect();

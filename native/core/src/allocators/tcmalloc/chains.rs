@@ -48,8 +48,8 @@ struct Followed {
     count: u64,
 }
 
-/// Follow chains, all of them one step at a time, because each step waits for a read. Each block is shown; the answer
-/// of `show` says what it is. Return for each chain that is broken where it breaks.
+/// Follow all chains at once, one step of each in turn, because each step waits for a read. `show` is called with each
+/// block and says what it is. Return, for each broken chain, the damage at the place where it breaks.
 pub(crate) fn follow(
     space: &Space,
     control: &Control<'_>,
@@ -81,7 +81,7 @@ pub(crate) fn follow(
 }
 
 impl Followed {
-    /// Return what is wrong where the chain ends, if anything. `link` is None at a 0.
+    /// Return what is wrong at the end of the chain, if anything. `link` is None if the chain ends with a 0.
     fn damage(&self, link: Option<Link>) -> Option<Damage> {
         let Chain { at, last, length, .. } = self.chain;
         match link {

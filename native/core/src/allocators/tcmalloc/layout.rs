@@ -24,7 +24,7 @@ pub struct Shape {
     pub page_bits: u32,
 }
 
-/// Those of builds: 8 KiB unless configured otherwise.
+/// The shapes of builds: pages of 8 KiB unless configured otherwise.
 pub const SHAPES: [Shape; 7] = [
     Shape { page_bits: 13 },
     Shape { page_bits: 16 },
@@ -90,7 +90,7 @@ pub(crate) struct Span {
     pub(crate) objects: u64,
     /// The number of blocks that are not on its free list.
     pub(crate) handed_out: u64,
-    /// 0: a single block of all its pages.
+    /// The class of the blocks; 0 for a single block that has all pages of the span.
     pub(crate) class: usize,
     pub(crate) location: Location,
 }

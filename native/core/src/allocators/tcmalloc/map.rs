@@ -14,10 +14,10 @@ const PIECE: usize = 256 << 10;
 const STRETCH: u64 = 4 << 10;
 /// Elements of a leaf that are read to find out whether it is one.
 const ELEMENTS_ASKED: usize = 32;
-/// Spans that are checked for containing the page that names them.
+/// How many spans are checked for whether they contain the page that points to them.
 const SPANS_ASKED: usize = 5000;
-/// Leaves that are read for this check, or to see whether a table of sizes fits. Each covers 2 GiB of addresses or
-/// more.
+/// How many leaves are read for checks of a map's spans, or to see whether a table of sizes fits. Each covers 2 GiB of
+/// addresses or more.
 pub(crate) const LEAVES_ASKED: usize = 16;
 
 /// The root of a map in static data, and the bytes of a page.
@@ -119,8 +119,8 @@ impl Search<'_> {
         Some(Span::of(self.shape, at, &bytes)).filter(|span| span.size() > 0 && span.end < u64::MAX)
     }
 
-    /// Return whether most pages point to spans that contain them. Elements inside a span are leftovers and may point
-    /// to anything.
+    /// Return whether most pages point to spans that contain them. Elements for pages inside a span are leftovers and
+    /// may point to anything.
     fn is_proven(&self, watcher: &dyn Watcher, root: u64) -> Result<bool> {
         let (mut right, mut wrong, mut behind) = (0u64, 0u64, 0);
         let (named, _) = named_spans(watcher, self.space, self.shape, root, LEAVES_ASKED)?;
@@ -138,8 +138,8 @@ impl Search<'_> {
     }
 }
 
-/// Return the leaves of a map, each with the number of the first page that it covers. Leaves must not overlap, so that
-/// hostile data is not read again and again.
+/// Return the leaves of a map, each with the number of the first page that it covers. Leaves that overlap others are
+/// dropped, so that hostile data is not read again and again.
 pub(crate) fn leaves(space: &Space, shape: Shape, root: u64) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     show_words(space, root, shape.root_bytes(), |index, word| found.push((word, index << shape.leaf_bits())));
@@ -169,8 +169,8 @@ pub(crate) fn named_spans(watcher: &dyn Watcher, space: &Space, shape: Shape, ro
     Ok((found, leaves.into_iter().map(|(leaf, _)| leaf).collect()))
 }
 
-/// Return the spans that begin at the page that names them, ascending and disjoint. A span that is named inside another
-/// one is a leftover.
+/// Return the spans that begin at the page that points to them, ascending and disjoint. A span to which only a page
+/// inside another span points is a leftover.
 pub(crate) fn spans(space: &Space, shape: Shape, named: &[(u64, u64)]) -> Vec<Span> {
     let (mut found, mut behind): (Vec<Span>, u64) = (Vec::new(), 0);
     for ((page, _), span) in named.iter().zip(named_in(space, shape, named)) {
@@ -183,8 +183,8 @@ pub(crate) fn spans(space: &Space, shape: Shape, named: &[(u64, u64)]) -> Vec<Sp
     found
 }
 
-/// Read the spans at the addresses that pages name, in the pages' order; None for an address that cannot be read. They
-/// are read in address order, because many are neighbours.
+/// Read the spans to which pages point, and return them in the pages' order; None for an address that cannot be read.
+/// They are read in address order, because many are neighbours.
 fn named_in(space: &Space, shape: Shape, named: &[(u64, u64)]) -> Vec<Option<Span>> {
     let mut order: Vec<(u64, usize)> = named.iter().enumerate().map(|(place, (_, at))| (*at, place)).collect();
     order.sort_unstable();

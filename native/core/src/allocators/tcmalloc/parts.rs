@@ -20,7 +20,7 @@ pub struct TcmallocHole {
 
 type Neighbour = Option<(u64, u64, &'static str)>;
 
-/// What contains an address: its start, size and state, and the list of a free block.
+/// The part that contains an address: its start, size and state, and the list on which a free block is.
 #[derive(Clone, Copy, Debug)]
 pub struct TcmallocFound {
     pub address: u64,
@@ -196,7 +196,7 @@ impl Tcmalloc {
     }
 }
 
-/// Return the part that a piece without blocks is, and the name of its state; None for blocks.
+/// Return the kind of part for a piece without blocks, and the name of its state; None for a piece with blocks.
 fn plain(of: Use) -> Option<(Part, &'static str)> {
     match of {
         Use::Blocks => None,

@@ -1,5 +1,5 @@
-//! Read everything that some tcmallocs have: spans, their own memory, which blocks are handed out and where free ones
-//! wait.
+//! Read all memory of one or more tcmallocs: spans, metadata, and which blocks are used, free in their spans, or free
+//! in caches.
 
 use crate::allocators::damage::{hex, Damage};
 use crate::allocators::runs::{Run, Runs};
@@ -23,15 +23,15 @@ use std::sync::Arc;
 const MAX_DAMAGE: usize = 1000;
 /// The most spans that are checked against a table of sizes.
 const SPANS_ASKED: usize = 2048;
-/// The most elements of the map that are read for this: many are leftovers, or point to free spans.
+/// The most elements of the map that are read to find these spans: many are leftovers, or point to free spans.
 const NAMED_ASKED: usize = 8 * SPANS_ASKED;
 /// Spans that one worker walks at a time.
 const SPANS_IN_JOB: usize = 1024;
 /// The most bytes that are read of a module's static data.
 const MAX_DATA: u64 = 64 << 20;
 
-/// The fit of a table of sizes: how many spans with blocks were checked, and in how many of them the free blocks and
-/// the count of others add up.
+/// How well a table of sizes fits. `spans`: how many spans with blocks were checked; `fit`: in how many of them the
+/// number of free blocks and the count of other blocks add up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcmallocFit {
     pub spans: u64,
@@ -72,7 +72,7 @@ pub struct SizeUse {
     pub cached: u64,
 }
 
-/// A thread's cache, by its root and its address: its blocks, and their bytes.
+/// A thread's cache: the number of its tcmalloc (`root`), its address, and the count and bytes of its blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUse {
     pub root: u32,
@@ -81,8 +81,8 @@ pub struct CacheUse {
     pub bytes: u64,
 }
 
-/// What was in motion because a thread was inside tcmalloc: held locks of central lists, broken chains, and entries of
-/// chains that are free elsewhere or are not blocks.
+/// What threads inside tcmalloc had left half changed. `locked`: locks of central lists that are held. `chains`: broken
+/// chains. `astray`: entries of chains that are also free elsewhere, or are not blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InMotion {
     pub locked: u64,
@@ -93,19 +93,19 @@ pub struct InMotion {
 /// All memory of some tcmallocs, by address.
 pub struct Tcmalloc {
     pub runs: Arc<Runs>,
-    /// The root of each run.
+    /// For each run, the number of its tcmalloc.
     pub(super) owners: Vec<u32>,
     /// Blocks in threads' caches and in transfer caches, by number.
     pub(super) cached: Bits,
     pub(super) transfer: Bits,
     pub(super) areas: Areas,
-    /// How many threads' caches were found, by root; None if the central lists were not found.
+    /// For each tcmalloc, how many threads' caches were found; None if its central lists were not found.
     pub caches: Vec<Option<usize>>,
-    /// The content of each of these.
+    /// The content of each thread's cache.
     pub holding: Vec<CacheUse>,
     pub moving: InMotion,
     pub damage: Vec<Damage>,
-    /// Spans whose free blocks and count of others differ.
+    /// Spans in which the number of free blocks and the count of other blocks do not add up.
     pub miscounted: Vec<Damage>,
     /// Lists of free blocks outside spans that are broken.
     pub broken: Vec<Damage>,
@@ -165,7 +165,7 @@ fn count_span(window: &mut Window<'_>, span: &Span, (size, count): (u64, u64)) -
     Counted { used, fits: free + span.handed_out == count, broken: None }
 }
 
-/// Return the class sizes that fit most spans of a sample, and how many they fit.
+/// Return the table of class sizes that fits the most spans of a sample, and how many it fits; None without a table.
 fn best_sizes(
     watcher: &dyn Watcher,
     space: &Space,
@@ -202,19 +202,19 @@ pub fn fit_of(watcher: &dyn Watcher, space: &Space, root: &TcmallocRoot) -> Resu
     Ok(best.map_or(TcmallocFit::default(), |(_, fit)| fit))
 }
 
-/// What is gathered from one tcmalloc after the other.
+/// The results of reading some tcmallocs, gathered in one after the other.
 #[derive(Default)]
 struct Gathered {
-    /// Each run with its root and a bit for each used block.
+    /// Each run with the number of its tcmalloc and a bit for each used block.
     runs: Vec<(u32, Run, Vec<u64>)>,
     pieces: Vec<Piece>,
-    /// For each root, the sizes of its classes and its free blocks outside spans.
+    /// For each tcmalloc, the sizes of its classes and its free blocks outside spans.
     waiting: Vec<(Vec<u64>, Waiting)>,
     damage: Vec<Damage>,
     miscounted: Vec<Damage>,
 }
 
-/// Read all of some tcmallocs. `anonymous`: where their own memory may lie, ascending.
+/// Read all memory of the tcmallocs in `roots`. `anonymous`: ranges in which tcmalloc's own memory may lie, ascending.
 pub fn read_tcmalloc(
     watcher: &dyn Watcher,
     space: &Space,
@@ -414,8 +414,8 @@ impl<'a> Lists<'a> {
         Ok(())
     }
 
-    /// Record a block in a chain. Return whether a block of that size begins there, is not free in its span, and is in
-    /// no other chain.
+    /// Record that a chain contains the block at `block`. Return `Astray` if no block of that size begins there;
+    /// `Again` if the block is already free in its span or in a chain; else `New`.
     fn take(&mut self, block: u64, size: u64, listed: Listed) -> Link {
         let run = self.runs.run_at(block).map(|place| self.runs.runs[place]);
         if run.is_none_or(|run| run.stride != size || (block - run.start) % size != 0) {
@@ -455,8 +455,8 @@ impl Tcmalloc {
         self.runs.runs.len()
     }
 
-    /// Return the spans of several blocks, including their unused ends. Blocks that wait in a cache count as not free
-    /// in the span. Any thread may own any block of a span.
+    /// Return the spans of several blocks, including their unused ends. Blocks in caches count as not free. Any thread
+    /// may own any block of a span.
     pub fn slabs(&self) -> impl Iterator<Item = BlockSlab> + '_ {
         let all = self.runs.runs.iter().zip(&self.owners).enumerate().filter(|(_, (run, _))| run.count > 1);
         all.map(|(place, (run, root))| {
@@ -519,7 +519,7 @@ impl Tcmalloc {
     }
 
     /// Return `(block size, runs, used blocks, free blocks)` of each block size, ascending, of one tcmalloc or all.
-    /// Blocks that wait anywhere count as free.
+    /// Blocks in transfer caches and in threads' caches count as free.
     pub fn classes(&self, root: Option<u32>) -> Vec<(u64, u64, u64, u64)> {
         let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
         for size in self.sizes().into_iter().filter(|size| root.is_none_or(|root| root == size.root)) {

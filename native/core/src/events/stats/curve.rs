@@ -1,9 +1,11 @@
-//! A curve of a bounded number of points. As more come, each point covers more calls, and keeps its highest value.
+//! A curve of a bounded number of points. As more are added, each point covers more calls, and keeps the highest value
+//! of these.
 
 /// The most points.
 const MOST: usize = 2048;
 
-/// The state after `calls` calls, at a time; `most_bytes` is the peak since the point before.
+/// The blocks in use after `calls` calls, at the time `nanoseconds`. `most_bytes`: the most bytes in use since the
+/// point before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     pub calls: u64,

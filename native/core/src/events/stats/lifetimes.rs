@@ -1,4 +1,5 @@
-//! A histogram of block lifetimes: exact below 256, above that in steps of less than 1/128 of the value.
+//! A histogram of block lifetimes, in calls or in nanoseconds. It is exact below 256, and has steps of less than 1/128
+//! of the value above.
 
 const EXACT_BITS: u32 = 8;
 const EXACT: usize = 1 << EXACT_BITS;
@@ -76,7 +77,7 @@ impl Histogram {
         }
     }
 
-    /// Return the value that `wanted` blocks did not exceed.
+    /// Return the lifetime that `wanted` blocks did not exceed, rounded up to the end of its bucket.
     fn reached(&self, wanted: u64) -> u64 {
         let mut sum = 0;
         let bucket = self.counts.iter().position(|count| {

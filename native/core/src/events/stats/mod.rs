@@ -40,7 +40,7 @@ pub struct Calls {
     pub fork: u64,
 }
 
-/// What is in use: requested bytes, and usable bytes.
+/// The blocks in use: their number, the bytes that were requested for them, and the bytes that are usable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InUse {
     pub blocks: u64,
@@ -48,7 +48,8 @@ pub struct InUse {
     pub usable: u64,
 }
 
-/// The state after a call, numbered from 1. The time is the log's last one before it, counted from the first.
+/// The blocks in use after a call. `call`: the number of the call, from 1 on; `nanoseconds`: the last time in the log
+/// before the call, counted from the first time in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     pub call: u64,
@@ -56,7 +57,8 @@ pub struct Moment {
     pub in_use: InUse,
 }
 
-/// What realloc did to known blocks. `copied`: bytes that moved blocks share between the old and the new place.
+/// How realloc resized known blocks: how many grew, shrank and moved. `copied`: the bytes that had to be copied for
+/// moved blocks, the smaller of the old and the new size each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resized {
     pub grown: u64,
@@ -65,12 +67,13 @@ pub struct Resized {
     pub copied: u64,
 }
 
-/// The statistics of one process. `calls`: numbered calls. `blocks`: lives that began; each was `released`, is in use
-/// at the end, or is `unseen` (its release is not in the log). `failed`: calls that returned NULL for a size above 0.
-/// `nothing`: free(NULL). `unknown`: calls about blocks that were not seen allocated. `upper`: the sum of all requested
-/// sizes that were granted. `usable`: the sum of their usable bytes. `lower`: like `upper`, but a realloc counts only
-/// what it adds. `temporary`: blocks released by the next call of the thread that allocated them. `peak`: the first
-/// moment with the most bytes in use. `most`: the same for blocks. `ticks`: how often the log has the time.
+/// The statistics of one process. `calls`: numbered calls. `blocks`: blocks that were allocated; each was `released`,
+/// is in use at the end (`live`), or is `unseen` (its release is not in the log). `failed`: calls that returned NULL
+/// for a size above 0. `nothing`: free(NULL). `unknown`: calls about blocks that were not seen allocated. `upper`: the
+/// sum of all requested sizes that were granted. `usable`: the sum of their usable bytes. `lower`: like `upper`, but a
+/// realloc counts only what it adds. `temporary`: blocks released by the next call of the thread that allocated them.
+/// `peak`: the first moment with the most bytes in use. `most`: the first moment with the most blocks in use. `ticks`:
+/// how often the log states the time. `whole`: whether no part of the log was damaged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
     pub calls: u64,
@@ -112,7 +115,7 @@ pub fn stats(watcher: &dyn Watcher, stages: &Stages<'_>) -> Result<Stats> {
 struct Block {
     size: u64,
     usable: u64,
-    /// The call that allocated it, and its time.
+    /// The number of the call that allocated the block, and (`nanoseconds`) the time of the call.
     call: u64,
     nanoseconds: u64,
 }
@@ -120,16 +123,17 @@ struct Block {
 struct Counter<'a> {
     found: Stats,
     blocks: Blocks<'a, Block>,
-    /// The block that was allocated last, and by which call.
+    /// The address of the block that was allocated last, and the number of the call.
     given: (u64, u64),
-    /// The current thread's last call if it allocated, else 0; and the same of the other threads.
+    /// The number of the current thread's last call if that call allocated, else 0; and (`threads`) the same for the
+    /// other threads.
     fresh: u64,
     current: u64,
     threads: AddressTable<'a, u64>,
-    /// The first time in the log, and the present time counted from it.
+    /// The first time in the log, and (`now`) the present time counted from it.
     began: Option<u64>,
     now: u64,
-    /// The most bytes in use since the curves got their last point, and the calls up to then.
+    /// The most bytes in use since the last point of the curves, and (`told`) the number of calls at that point.
     most_bytes: u64,
     told: u64,
     next_told: u64,
@@ -245,7 +249,7 @@ impl<'a> Counter<'a> {
         self.current = thread;
     }
 
-    /// Set the time. A clock does not go back, but a damaged log's may.
+    /// Set the time. A clock does not go back, but the times in a damaged log may.
     fn tick(&mut self, nanoseconds: u64) {
         self.tell();
         self.found.ticks += 1;
@@ -261,7 +265,7 @@ impl<'a> Counter<'a> {
         self.found.calls += 1;
     }
 
-    /// Add a point for the calls since the last one to the curves.
+    /// Add a point to both curves, for the calls since their last point.
     #[cold]
     fn tell(&mut self) {
         let (calls, live) = (self.found.calls, self.found.live);
@@ -276,7 +280,8 @@ impl<'a> Counter<'a> {
         self.next_told = (calls / self.by_call.width() + 1) * self.by_call.width();
     }
 
-    /// Correct the usable size of the block that was allocated last: it is not the usual one.
+    /// Set the usable size of the block that was allocated last. The log states it only if it is not the usual one for
+    /// the requested size.
     fn correct(&mut self, usable: u64) {
         let (address, call) = self.given;
         let Some(block) = self.blocks.get_mut(address) else { return };

@@ -7,7 +7,8 @@ const FINE_ROWS: usize = (COARSE / FINE) as usize;
 const COARSE_ROWS: usize = (LARGE / COARSE) as usize;
 const ROWS: usize = FINE_ROWS + COARSE_ROWS + (u64::BITS - LARGE.ilog2()) as usize;
 
-/// Calls that allocated at least `start` and less than `end` bytes, and blocks of such sizes in use at the end.
+/// The calls that requested at least `start` and less than `end` bytes (`calls`, `bytes`), and the blocks of such sizes
+/// in use at the end (`live`, `live_bytes`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeRow {
     pub start: u64,
@@ -59,7 +60,7 @@ impl Sizes {
         row.bytes = row.bytes.saturating_add(size);
     }
 
-    /// Count a block of this size as in use at the end.
+    /// Count one more block of this size that is in use at the end.
     pub(super) fn remains(&mut self, size: u64) {
         let row = &mut self.0[row_of(size)];
         row.live += 1;

@@ -18,9 +18,9 @@ use std::collections::{HashMap, HashSet};
 const TENTHS: usize = 10;
 const TABLE_HEAD: usize = 64;
 
-/// The containers of one kind: their count; those without room for anything (`empty`); those whose table others share,
-/// which have no room of their own (`shared`); the items of the others (`used`), those that fit (`room`), and how many
-/// of these are up to 10 %, 20 % and so on full (`tenths`).
+/// How full the containers of one kind are. `count`: all containers. `empty`: those without room for any item.
+/// `shared`: those that share their table with others, and so have no room of their own. For the remaining ones:
+/// `used`: their items; `room`: how many items fit; `tenths`: how many containers are up to 10 %, 20 % and so on full.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fill {
     pub count: u64,
@@ -62,7 +62,7 @@ impl Fill {
 enum Measured {
     Empty,
     Shared,
-    /// The items, and how many fit, which is not 0.
+    /// How many items the container has, and how many fit, which is not 0.
     Of(u64, u64),
 }
 
@@ -107,8 +107,8 @@ impl Table {
     }
 }
 
-/// What to count: types, each with its index in `growing` and, after those, `tables`. `without`: blocks that only look
-/// like objects, by user address.
+/// What to count. `kinds`: for the address of each type, its index into the list `growing` followed by `tables`.
+/// `without`: blocks that only look like objects, by user address.
 pub struct WantedFill {
     pub kinds: HashMap<u64, usize>,
     pub growing: Vec<Growing>,
@@ -143,7 +143,7 @@ impl Visitor for Filler<'_> {
     }
 }
 
-/// Return a row for each kind of container.
+/// Return a row for each kind of container: those of `growing`, then those of `tables`.
 pub fn count_fill(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

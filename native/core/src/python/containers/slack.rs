@@ -25,8 +25,8 @@ pub struct Growing {
     pub behind: u64,
 }
 
-/// Containers with unused room: their count, the room inside pages that they use, the room in whole resident pages, and
-/// the container with the most of it.
+/// Containers with unused room: their count, the unused room inside pages that are otherwise in use, the room in whole
+/// resident pages, and the container with the most room.
 #[derive(Clone, Copy, Default)]
 struct Found {
     count: f64,
@@ -70,7 +70,7 @@ struct Worker<'a> {
     growing: &'a [Growing],
     tables: &'a [Table],
     types: Types<'a>,
-    /// By the number of a type: its index in `growing` and then `tables`.
+    /// For each type, by its number: its index into the list `growing` followed by `tables`.
     shapes: Vec<Option<usize>>,
     found: Vec<Found>,
     bytes: Vec<u8>,
@@ -110,7 +110,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Return the room of a container that begins with `head`, if its fields agree with the block to which they point.
+    /// Return the unused room of a container that begins with `head`: inside pages, and in whole pages. None if the
+    /// container's fields do not agree with the block to which they point.
     fn room(&self, growing: &Growing, head: &[u8]) -> Option<(u64, u64)> {
         let word = |at: usize| word_at(head, at);
         let (size, allocated, data) = (word(growing.size_at)?, word(growing.allocated_at)?, word(growing.data_at)?);
@@ -133,7 +134,8 @@ impl Worker<'_> {
         Some((0, table.spare(head, &self.heaps, self.pages?, &mut self.types)?))
     }
 
-    /// Return for a range the bytes that are too few for a whole page, and the resident bytes of whole pages.
+    /// Return what freeing [start, end) would release: `(bytes, 0)` if the range has no whole page, else
+    /// `(0, resident bytes of its whole pages)`.
     fn released(&self, start: u64, end: u64) -> (u64, u64) {
         let Some((first, last)) = self.heaps.space.machine.page.inside(start, end) else {
             return ((end - start) / UNIT * UNIT, 0);
@@ -150,7 +152,7 @@ pub struct Slack {
     pub small: u64,
     /// Bytes of whole resident pages.
     pub pages: u64,
-    /// The most that one of them has, and its address.
+    /// The most unused room of one container, and its address.
     pub most: u64,
     pub address: u64,
 }

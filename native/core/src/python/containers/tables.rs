@@ -32,20 +32,20 @@ pub struct Entries {
     pub first_names: Vec<String>,
 }
 
-/// The most slots that a copy has for each entry. If it has a quarter of the slots, fewer than an eighth of them are in
-/// use.
+/// The most slots that a copy has for each entry. A table counts if a copy would have a quarter of its slots or fewer:
+/// then fewer than an eighth of its slots are in use.
 const SPARE: u64 = 2;
 const FEWEST: u64 = 8;
 const TIMES: u64 = 4;
 /// Smaller tables have no page of their own.
 const MIN_PAGES: u64 = 2;
 const HEAD_BYTES: usize = 64;
-/// The bytes of the entries that are searched for the first one.
+/// How many bytes of the entries are searched for the first entry.
 const SEARCHED: usize = 1 << 16;
 
 impl Table {
-    /// Return the resident bytes that a copy of the container that begins with `head` would save: those of the pages of
-    /// its table, less the most that the copy's table has.
+    /// Return the resident bytes that copying the container would save. The container begins with `head`. The saved
+    /// bytes are those of its table's resident pages, less the most bytes that the copy's table has.
     pub(crate) fn spare(&self, head: &[u8], heaps: &Heaps<'_>, pages: &Pages, types: &mut Types<'_>) -> Option<u64> {
         let word = |at: usize| word_at(head, at);
         let (used, table) = (word(self.used_at)?, word(self.table_at)?);
@@ -76,8 +76,8 @@ impl Table {
         Some(whole.saturating_sub((copied * self.slot).next_multiple_of(pages.page.bytes())))
     }
 
-    /// Return whether the first entry is one of a namespace, or of the interpreter's own table of texts, in which each
-    /// is its own value.
+    /// Return whether the table cannot be replaced, by its first entry. It is the table of a namespace, or the
+    /// interpreter's own table of texts, in which each text is its own value.
     fn is_fixed(&self, table: u64, own: &[u8], slots: u64, types: &mut Types<'_>) -> bool {
         let Some(entries) = &self.entries else { return false };
         let Some((at, step)) = self.head.map_or(Some((0, HASHED)), |head| head.entries(own, slots)) else {
@@ -108,7 +108,7 @@ impl Entries {
     }
 }
 
-/// Return the bytes of the resident pages that a block has for itself.
+/// Return the resident bytes of the pages that lie completely inside a block.
 fn resident((start, end): (u64, u64), pages: &Pages) -> u64 {
     pages.page.inside(start, end).map_or(0, |(first, last)| pages.count(first, last).0)
 }

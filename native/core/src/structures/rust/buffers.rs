@@ -1,6 +1,6 @@
-//! Buffers of String, Vec and VecDeque. A buffer shows little of its holder. So three words count as its holder's only
-//! if their numbers fit the block as others would not, if its bytes are a text, or if the words around them prove
-//! others of the same type; and only if nothing else points to the buffer.
+//! Find the buffers of String, Vec and VecDeque. A buffer shows little about its holder. So three words (a triple)
+//! count as its holder only with a proof: their numbers fit the block better than chance allows, the bytes of the block
+//! are a text, or triples of the same type at other places prove it together. And nothing else may point to the buffer.
 
 use super::rows::Known;
 use super::triples::{Order, Shape, Triple};
@@ -14,21 +14,21 @@ use std::sync::atomic::Ordering;
 
 /// The most item sizes that are tried: a block with more possible sizes shows too little.
 const STRIDES: usize = 16;
-/// Rounds over the rows, because a row may need what another row proves.
+/// How often all rows are examined: a row may need what another row proves.
 const ROUNDS: usize = 3;
-/// The evidence in bits that a text needs of its own if it is in a field with texts.
+/// The evidence, in bits, that a single text needs if other texts prove the field in which its triple lies.
 const OWN_BITS: f32 = 12.0;
 const PIECE: usize = 64 << 10;
 
-/// Whether the items of a buffer prove that they lie as in a Vec, or as in a VecDeque.
+/// What the items of a buffer prove: that they lie as in a Vec, or as in a VecDeque.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     as_vec: bool,
     as_deque: bool,
 }
 
-/// Judge triples by the bytes at the beginning of their blocks, and drop those whose words are not in the order that
-/// the program uses.
+/// Judge triples by the bytes at the beginning of their blocks. Return the order of a Vec's words in this program, and
+/// the triples with that order.
 pub(crate) fn judged(reader: &mut Reader<'_>, mut triples: Vec<Triple>) -> (Order, Vec<Triple>) {
     let ambiguous = triples.iter().filter(|triple| triple.is_ambiguous()).count();
     let mut votes = [0usize; 2];
@@ -63,7 +63,8 @@ impl<'a, 'b> Buffers<'a, 'b> {
         Buffers { look, reader, known, contested, seen: ByAddress::default() }
     }
 
-    /// Prove triples in the same field of equal structs.
+    /// Prove triples that lie in the same field of equal structs. `others`: fields that are skipped because they also
+    /// have pointers to blocks that are no buffers.
     pub(crate) fn fields(&mut self, others: &Addresses) {
         let mut fields: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         for (index, triple) in (0u32..).zip(&self.known.triples) {
@@ -83,7 +84,8 @@ impl<'a, 'b> Buffers<'a, 'b> {
         }
     }
 
-    /// Prove rows of items in buffers.
+    /// Prove buffers by their items, which form rows (see `Known::row`). `spend` is called with the number of words
+    /// that are read.
     pub(crate) fn rows(&mut self, mut spend: impl FnMut(u64) -> Option<()>) {
         for _ in 0..ROUNDS {
             let mut found = 0;
@@ -131,7 +133,8 @@ impl<'a, 'b> Buffers<'a, 'b> {
         Some(())
     }
 
-    /// Classify the buffers that are proven.
+    /// Assign a kind to each buffer whose kind is proven. `from_stacks` returns how many words on stacks point to a
+    /// block.
     pub(crate) fn name(&mut self, from_stacks: impl Fn(u32) -> u32) {
         let mut triples = std::mem::take(&mut self.known.triples);
         triples.sort_unstable_by_key(|triple| triple.id);
@@ -190,7 +193,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
         })
     }
 
-    /// Return whether all bytes of the longest text are UTF-8.
+    /// Return whether all bytes of the longest text that these triples describe are UTF-8.
     fn is_text(&mut self, rows: &[Triple]) -> bool {
         let Some(longest) = rows.iter().max_by_key(|row| row.len) else { return false };
         let mut bytes = vec![0; PIECE.min(longest.len as usize)];

@@ -1,4 +1,4 @@
-//! Words near a pointer to a block that may be one of Rust's containers, as a worker collects them.
+//! Collect words near a pointer to a block that may be a container of Rust: the candidates of one worker.
 
 use super::channels::{may_be_index, LINE};
 use super::triples::{Order, Triple};
@@ -9,15 +9,16 @@ use gdbheap_access::bytes::{range_at, word_at};
 use gdbheap_access::memory::reader::Reader;
 use std::sync::atomic::Ordering;
 
-/// Larger blocks are rows of items rather than structs with fields at fixed places.
+/// The largest block that counts as a struct with fields at fixed places; larger ones are rows of items.
 const LARGEST_STRUCT: u64 = 1 << 10;
-/// Texts with so many more bits for one order than for the other are no coincidence: a thousand times SURE.
+/// The order of a Vec's words is certain once texts give so many more bits of evidence to it than to the other order: a
+/// thousand times SURE.
 const MAJORITY: u32 = 14_000;
 /// The bytes of a BTreeMap's node with children: twelve pointers, one to the parent, and two counts.
 const LEAST_NODE: u64 = 13 * 8 + 4;
 /// The most candidates whose text a worker reads to find out the order of a Vec's words.
 const VOTERS: u32 = 1 << 16;
-/// A higher BTreeMap would not fit into an address space.
+/// The largest height of a BTreeMap: a higher one would not fit into an address space.
 const HIGHEST_TREE: u64 = 16;
 
 /// A pointer and the words around it.
@@ -52,7 +53,7 @@ pub(crate) struct Wide {
     pub(crate) at: u64,
     pub(crate) id: u32,
     pub(crate) vtable: u64,
-    /// Whether the word before it points to a block of the same size.
+    /// Whether the word before this pointer points to a block of the same size too.
     pub(crate) follows_alike: bool,
     pub(crate) on_stack: bool,
 }
@@ -71,17 +72,17 @@ pub(crate) struct Candidates {
     /// Possible addresses of channels' receiving ends.
     pub(crate) channels: Vec<u64>,
     pub(crate) wide: Vec<Wide>,
-    /// Fields with pointers to blocks that are not buffers, by the order of a Vec's words.
+    /// For each order of a Vec's words, the fields with pointers to blocks that are no buffers in that order.
     pub(crate) others: [Addresses; 2],
-    /// The block that the last field was in, and its usable bytes.
+    /// The address of the block that contained the last field, and the block's usable bytes.
     last: (u64, u64),
-    /// The bytes that all of these take.
+    /// The bytes of memory that all candidates take.
     pub(crate) taken: u64,
     voted: u32,
 }
 
 impl Candidates {
-    /// Record the containers of which a pointer to or into a block may be a part.
+    /// Record the containers to which a word may belong that points to a block or into it.
     pub(crate) fn take(
         &mut self,
         look: &Look<'_>,
@@ -142,7 +143,7 @@ impl Candidates {
         }
     }
 
-    /// Vote for the order of a Vec's words, by the text to which they lead.
+    /// Vote for the order of this triple's words, with the evidence that they point to a text.
     fn vote(&mut self, look: &Look<'_>, reader: &mut Reader<'_>, triple: &Triple) {
         if self.voted < VOTERS {
             self.voted += 1;
@@ -152,7 +153,7 @@ impl Candidates {
         }
     }
 
-    /// Return the field in which a word is; zero outside structs with a block of their own.
+    /// Return the field in which the word at `at` lies; zero if it is not in a block, or in one too large for a struct.
     fn field(&mut self, look: &Look<'_>, place: Place, at: u64) -> u64 {
         let Place::Block(address) = place else { return 0 };
         if self.last.0 != address {
@@ -197,8 +198,9 @@ fn elected(look: &Look<'_>) -> Option<Order> {
     }
 }
 
-/// Return the length that words near a pointer and a capacity may give: {capacity, pointer, head, length} is a VecDeque
-/// of today, {tail, head, pointer, capacity} one of 1.66 and older, {pointer, capacity, position, filled} a BufReader.
+/// Return the length that words near a pointer and a capacity may state, 0 if none fits. {capacity, pointer, head,
+/// length} is a VecDeque since 1.67, {tail, head, pointer, capacity} a VecDeque up to 1.66, and {pointer, capacity,
+/// position, filled} a BufReader.
 fn other_length(look: &Look<'_>, words: &Words<'_>, order: Order, (cap, next): (u64, Option<u64>)) -> u64 {
     let behind =
         next.filter(|length| *length <= cap && !(order == Order::CapFirst && is_capacity(look, words, *length)));
@@ -216,7 +218,7 @@ fn other_length(look: &Look<'_>, words: &Words<'_>, order: Order, (cap, next): (
     behind.unwrap_or(0).max(ring)
 }
 
-/// Return whether the word after the three is the capacity of a container that follows.
+/// Return whether the word after a triple is the capacity of another container that follows.
 fn is_capacity(look: &Look<'_>, words: &Words<'_>, cap: u64) -> bool {
     let (Some(pointer), Some(len)) = (words.after(3), words.after(4)) else { return false };
     let block = look.block_from(pointer);

@@ -1,4 +1,5 @@
-//! Prove channels of std::sync::mpsc, and of crossbeam, from which it was taken: a list of blocks for 31 messages each.
+//! Prove channels of std::sync::mpsc, and of crossbeam, from which std took them. A channel is a list of blocks for 31
+//! messages each.
 //!
 //! Both ends are positions on cache lines of their own: an index, in which each block counts for 32 messages and the
 //! lowest bit is a flag, and a pointer to a block (std's mpmc/list.rs). The proof: the links from the first block reach
@@ -67,8 +68,8 @@ pub(crate) fn prove(
     None
 }
 
-/// Return whether the messages of the first and the last block have valid states: all before the value that was sent,
-/// or all after it.
+/// Return whether the messages of the first and the last block have valid states. The state of a message lies before
+/// the value that was sent, or after it, and in the same place for all messages.
 fn have_states(reader: &mut Reader<'_>, messages: &[u64], slot: u64) -> bool {
     let few = MESSAGES as usize;
     let (first, rest) = messages.split_at(few.min(messages.len()));
@@ -88,8 +89,8 @@ fn places(usable: u64) -> impl Iterator<Item = (u64, u64)> {
     [(0, 8)].into_iter().chain(behind.into_iter().filter(is_behind).map(|at| (at, 0)))
 }
 
-/// Return the blocks from the first to the last, if that many links lead there, over blocks of one size and unknown
-/// kind.
+/// Follow the links from the first block to the last. Return all blocks if there are `between` links, and if the blocks
+/// have one size and unknown kinds; else None.
 fn follow(
     look: &Look<'_>,
     reader: &mut Reader<'_>,

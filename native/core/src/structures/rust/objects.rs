@@ -1,5 +1,5 @@
-//! Objects behind trait pointers. A vtable begins with the function that drops the object (null if there is nothing to
-//! do), its size and its alignment.
+//! Classify objects behind trait pointers (`dyn Trait`). A vtable begins with the function that drops the object (null
+//! if there is nothing to do), the object's size and the object's alignment.
 
 use super::candidates::Wide;
 use crate::by_address::ByAddress;
@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 /// The size of the counts of an Arc or Rc, which precede the value.
 const COUNTS: u64 = 16;
 const LARGEST_ALIGN: u64 = 16;
-/// The number of methods of which one must lie in code, if there is no drop function.
+/// If a vtable has no drop function, one of its first METHODS methods must lie in code.
 const METHODS: u64 = 3;
 
 #[derive(Clone, Copy)]
@@ -52,9 +52,9 @@ impl<'a, 'b> Objects<'a, 'b> {
         (drop != 0 || (0..METHODS).any(has_method)).then_some(Vtable { size, align })
     }
 
-    /// Return the family of the block to which all these trait pointers lead, if their vtables agree on it, and the
-    /// vtable if there is only one. All pointers to the block must be among `rows`. A pointer may be stale, and its
-    /// block given to another owner; and the word after the last of a row of plain pointers may be a stale vtable.
+    /// Return the family of the block to which all these trait pointers point, if their vtables agree on it, and the
+    /// vtable if all have the same. None unless `rows` has all pointers to the block: a pointer may be stale, and its
+    /// block may have a new owner. None too if the pointers may be plain ones, after which a stale vtable was left.
     pub(crate) fn family(&mut self, rows: &[Wide], from_stacks: u32) -> Option<(Family, Option<u64>)> {
         let id = rows.first()?.id;
         let in_memory = rows.iter().filter(|row| !row.on_stack).count() as u32;
@@ -74,15 +74,16 @@ impl<'a, 'b> Objects<'a, 'b> {
                 None => found = Some((family, Some(row.vtable))),
                 Some((before, _)) if before != family => return None,
                 Some((_, other)) if other == Some(row.vtable) => (),
-                // Vtables of one type for several traits, or of two types, one of which is stale.
+                // Two vtables: of one type for two traits, or of two types if one is stale.
                 Some(_) => found = Some((family, None)),
             }
         }
         found
     }
 
-    /// Return the family of a block that fits an object of that size, without or with counts before it, as exactly as
-    /// block sizes allow. The smallest block fits both; small numbers in it may be counts.
+    /// Return the family of a block whose size fits the object of a vtable, without or with counts before the object,
+    /// as exactly as block sizes allow; else None. The smallest block fits both, and small numbers at its beginning may
+    /// be counts.
     fn one(&mut self, id: u32, address: u64, vtable: &Vtable, from_stacks: u32) -> Option<Family> {
         let (_, block) = self.look.block_from(address)?;
         let (low, high) = self.look.requests(&block, false);

@@ -1,5 +1,5 @@
-//! Rows of equal items, and fields of equal structs. The words at the same offset in all of them have one type, so they
-//! prove together what one of them does not.
+//! Prove types by rows of equal items, and by fields of equal structs. The words at one offset of all items have the
+//! same type, so together they prove what one of them does not.
 
 use super::triples::{may_be_size, Order, Shape, Triple, SURE};
 use crate::by_address::{Addresses, ByAddress};
@@ -8,31 +8,34 @@ use gdbheap_access::memory::reader::Reader;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-/// The evidence in bits that several need together, and their least number.
+/// The evidence, in bits, that several texts need together, and (LEAST) the least number of triples that prove
+/// anything.
 const SURE_OF_MANY: f32 = 30.0;
 const LEAST: usize = 3;
-/// How many different block sizes one item size must explain: in a row, and in fields, which may have many types.
+/// How many different block sizes one item size must fit: SIZES in a row, SIZES_OF_FIELDS in fields, which may have
+/// many types.
 const SIZES: usize = 3;
 const SIZES_OF_FIELDS: usize = 5;
 /// The number of plain pointers, one in each item, that prove a row.
 const POINTERS: usize = 6;
-/// The dangling pointers of empty Vecs equal the alignment of their items, at most this.
+/// The pointer of an empty Vec dangles: it is the alignment of the items, which is at most this.
 const LARGEST_ALIGN: u64 = 64;
-/// A larger number in place of the capacity says that there is no Vec.
+/// A larger number in place of the capacity is a None of an Option<Vec>.
 const LARGEST_CAPACITY: u64 = i64::MAX as u64;
 
-/// What is known of words so far.
+/// What is known so far about words that may hold buffers.
 pub(crate) struct Known<'a> {
     pub(crate) look: &'a Look<'a>,
     pub(crate) order: Order,
     pub(crate) triples: Vec<Triple>,
-    /// The triple whose pointer is at each address.
+    /// From the address of a pointer to the index of its triple.
     pub(crate) by_holder: ByAddress<u32>,
-    /// The addresses of pointers that were proven to be those of other containers or of objects.
+    /// The addresses of pointers that were proven to belong to other containers, or to point to objects.
     pub(crate) holders: Addresses,
 }
 
-/// The words at one offset of all items.
+/// The words at one offset of all items. `triples`: possible Vecs, by index; `holders`: how many are proven pointers of
+/// other kinds; `pointers`: other pointers to blocks.
 #[derive(Default)]
 struct Column {
     triples: Vec<u32>,
@@ -41,8 +44,8 @@ struct Column {
 }
 
 impl Known<'_> {
-    /// Return the offsets at which the items have something that proves them to be of one type, and themselves a row.
-    /// Mark what these prove together as proven. `spend` is called with the number of words that are read.
+    /// Return the offsets at which the words of all items prove that the items have one type and form a row; empty if
+    /// nothing does. Mark the triples there as proven. `spend` is called with the number of words that are read.
     pub(crate) fn row(
         &mut self,
         reader: &mut Reader<'_>,
@@ -68,19 +71,19 @@ impl Known<'_> {
         proven
     }
 
-    /// Return whether an item has something at one of these offsets that its type cannot have.
+    /// Return whether an item has a word at one of these offsets that cannot be a value of the type proven there.
     pub(crate) fn is_refuted(&self, reader: &mut Reader<'_>, items: &[u64], offsets: &[u64]) -> bool {
         let mut any = |offset: &u64| self.column(reader, items, *offset, |_| Some(())).is_none();
         offsets.iter().any(&mut any)
     }
 
-    /// Return what the same field of equal structs is.
+    /// Return what the triples in the same field of equal structs hold, a text or items; None if that is unproven.
     pub(crate) fn field(&self, triples: &[u32]) -> Option<Shape> {
         self.agree(triples, SIZES_OF_FIELDS)
     }
 
-    /// Return whether nothing else points to the blocks of the items' words: words that were moved away stay behind as
-    /// they were.
+    /// Return whether each block to which the items' words point has only one pointer. A block with two may belong to a
+    /// copy elsewhere: words that were moved stay behind as they were.
     pub(crate) fn is_sole(&self, reader: &mut Reader<'_>, items: &[u64], stride: u64) -> bool {
         let begins = |id: u32| self.look.references[id as usize].load(Ordering::Relaxed);
         items.iter().all(|item| {
@@ -91,7 +94,7 @@ impl Known<'_> {
         })
     }
 
-    /// Return the words at `offset` of all items; None if one is nothing that a type with pointers there can have.
+    /// Return the words at `offset` of all items; None if one of them cannot be a value of a type with a pointer there.
     fn column(
         &self,
         reader: &mut Reader<'_>,
@@ -116,7 +119,7 @@ impl Known<'_> {
         Some(column)
     }
 
-    /// Return whether these are the words of a Vec without a block, or of no Vec where there may be one.
+    /// Return whether these words are an empty Vec (no block), or a None where an Option<Vec> is allowed.
     fn is_empty(&self, reader: &mut Reader<'_>, at: u64) -> bool {
         let Some(pointer) = reader.word(at) else { return false };
         let cap = match self.order {
@@ -131,8 +134,8 @@ impl Known<'_> {
         }
     }
 
-    /// Return what several triples of one type are, if other words could not be so by chance: all texts, or items of
-    /// one size that explain several block sizes.
+    /// Return what several triples of one type hold, if chance is ruled out: all texts, or items of one size that fits
+    /// several block sizes. Else None.
     fn agree(&self, triples: &[u32], least_sizes: usize) -> Option<Shape> {
         let all = || triples.iter().map(|index| &self.triples[*index as usize]);
         if triples.len() < LEAST {

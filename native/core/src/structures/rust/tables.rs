@@ -6,25 +6,27 @@ use crate::structures::look::Look;
 use gdbheap_access::memory::reader::Reader;
 use std::sync::atomic::Ordering;
 
-/// Control bytes that are compared at once; as many are repeated after the last one (SSE2).
+/// How many control bytes are compared at once (SSE2). So many of the first ones are repeated after the last one.
 pub(crate) const GROUP: u64 = 16;
 const EMPTY: u8 = 0xff;
 const DELETED: u8 = 0x80;
 
-/// A proven table: its block, the end of its slots, and which slots are filled.
+/// A proven table. `id`, `block`: its block; `control`: the end of its slots and beginning of the control bytes;
+/// `buckets`: the number of slots; `filled`: the indices of filled slots.
 pub(crate) struct Table {
     pub(crate) id: u32,
     pub(crate) block: u64,
     pub(crate) control: u64,
     pub(crate) buckets: u64,
     pub(crate) filled: Vec<u64>,
-    /// Whether nothing points into its slots. Such a pointer is stale, or the block has a new owner since a table gave
-    /// it up; the bytes do not show which of the two is older.
+    /// Whether nothing points to the beginning of the block, where the slots lie. If something does, either that
+    /// pointer is stale, or the table gave up the block and a new owner has it; the bytes do not show which.
     pub(crate) is_sole: bool,
 }
 
-/// Prove the table whose pointer is at `at`: the control bytes give the numbers of slots that the table counts, and the
-/// first of them are repeated at the end. `spend` is called with the number of bytes that are read.
+/// Prove the table whose pointer is at `at`: the control bytes must give the same numbers of slots as the table itself,
+/// and the first control bytes must be repeated at the end. None if it is no table. `spend` is called with the number
+/// of bytes that are read.
 pub(crate) fn prove(
     look: &Look<'_>,
     reader: &mut Reader<'_>,
@@ -58,7 +60,7 @@ pub(crate) fn prove(
     None
 }
 
-/// Return the filled slots, if the control bytes are those of a table with these counts.
+/// Return the filled slots, if the control bytes can be those of a table with these counts; else None.
 fn filled(bytes: &[u8], buckets: u64, left: u64, items: u64) -> Option<Vec<u64>> {
     let (own, again) = bytes.split_at(buckets as usize);
     let known = |byte: &u8| *byte < DELETED || matches!(*byte, EMPTY | DELETED);

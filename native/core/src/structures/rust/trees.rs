@@ -12,7 +12,7 @@ use gdbheap_access::memory::reader::Reader;
 const CAPACITY: u64 = 11;
 const EDGES: u64 = 12;
 const EDGE_BYTES: u64 = EDGES * 8;
-/// Larger keys and values are unlikely in nodes.
+/// The largest leaf that is tried: larger keys and values are unlikely in nodes.
 const LARGEST_LEAF: u64 = 64 << 10;
 
 /// The most forms in which two children may agree; in a real tree there are one or two.
@@ -29,7 +29,7 @@ struct Form {
 }
 
 /// Return the nodes of the tree with this root, if their links are consistent in both directions and they have as many
-/// keys as it counts.
+/// keys as the root says; else None.
 pub(crate) fn prove(
     look: &Look<'_>,
     reader: &mut Reader<'_>,
@@ -58,7 +58,7 @@ pub(crate) fn prove(
     None
 }
 
-/// Return the children that a node may have if leaves have that size: used blocks, at least two.
+/// Return the children that a node has if leaves have `leaf` bytes: at least two used blocks; else None.
 fn edges(look: &Look<'_>, reader: &mut Reader<'_>, node: u64, leaf: u64) -> Option<Vec<u64>> {
     let mut found = Vec::new();
     for at in (node + leaf..node + leaf + EDGE_BYTES).step_by(8) {
@@ -71,7 +71,7 @@ fn edges(look: &Look<'_>, reader: &mut Reader<'_>, node: u64, leaf: u64) -> Opti
     (found.len() >= 2).then_some(found)
 }
 
-/// Return the forms in which the first children agree, at most MAX_FORMS or one more.
+/// Return the forms with which the first two children of a node agree, at most MAX_FORMS or one more.
 fn form_of(
     reader: &mut Reader<'_>,
     node: u64,
@@ -104,7 +104,7 @@ fn form_of(
     found
 }
 
-/// Return all nodes, if the fields of each agree with its parent.
+/// Return all nodes of the tree if, in this form, the fields of each node agree with its parent; else None.
 fn follow(
     look: &Look<'_>,
     reader: &mut Reader<'_>,

@@ -1,5 +1,5 @@
-//! Three words that may be a Vec, a String or, with a fourth, a VecDeque: how strongly they indicate this for the block
-//! to which they point.
+//! Judge triples: three words that may be a Vec or a String or, with a fourth word, a VecDeque. The evidence says how
+//! strongly their numbers and the bytes of the block to which they point speak for this.
 
 use gdbheap_access::memory::reader::Reader;
 
@@ -14,11 +14,13 @@ pub(crate) enum Order {
 
 /// The evidence, in bits, above which a coincidence is ruled out.
 pub(crate) const SURE: f32 = 14.0;
-/// The same if items of more bytes would fit too, in addition to the bits for the number of such buffers: among a
-/// million with random bytes a thousand look like a text, as others do once in a thousand times.
+/// The same for a text in a buffer that items of several bytes would fit too. The bits for the number of such buffers
+/// are added: among a million buffers with random bytes, a thousand look like a text that only one in a thousand looks
+/// like by chance.
 const SURE_AMONG_VECS: f32 = 12.0;
-/// The evidence of a character in bits: a quarter of all bytes are letters, digits and other characters of names, a
-/// third can be printed, and few pairs of others are valid UTF-8.
+/// The evidence of a character for a text, in bits. First, letters, digits and other characters of names: a quarter of
+/// all bytes. Then other ASCII characters: a third of all bytes can be printed. Last, other characters: few pairs of
+/// other bytes are valid UTF-8.
 const BITS: [f32; 3] = [1.9, 1.4, 4.0];
 /// The most bytes of a text that are read to judge it.
 pub(crate) const SAMPLE: usize = 64;
@@ -35,21 +37,24 @@ pub(crate) struct Triple {
     pub(crate) len: u64,
     /// The word after the three, which is a VecDeque's length; all ones if it cannot be read.
     pub(crate) next: u64,
-    /// A word beside them as the length of another container, such as a VecDeque or BufReader; zero if none fits.
+    /// The length that a word near the triple states if it is another container, such as a VecDeque or BufReader; zero
+    /// if none fits.
     pub(crate) other: u64,
     /// The field of the pointer, as in `candidates::field`.
     pub(crate) field: u64,
     pub(crate) on_stack: bool,
-    /// The fewest bytes that may have been requested, and the most: what the block can hold.
+    /// The fewest bytes that may have been requested for the block, and (`usable`) the most, which are all that it can
+    /// hold.
     pub(crate) low: u64,
     pub(crate) usable: u64,
     pub(crate) is_text: bool,
-    /// The evidence in bits that a text needs.
+    /// The evidence, in bits, that is needed to prove a text.
     pub(crate) wanted: f32,
-    /// The evidence that other words would not look so, and that other bytes would not look like a text.
+    /// The evidence, in bits, that the words are a Vec and not chance numbers, and (`text_bits`) that the bytes are a
+    /// text and not chance ones.
     pub(crate) bits: f32,
     pub(crate) text_bits: f32,
-    /// What the words around it prove it to be.
+    /// What other triples, at the same place in other items or structs, prove the buffer to hold.
     pub(crate) proven: Option<Shape>,
 }
 
@@ -100,7 +105,7 @@ impl Triple {
         self.usable / self.cap
     }
 
-    /// Return the length of a possible VecDeque.
+    /// Return the length that the word after the triple states if it is a VecDeque; None if it could not be read.
     pub(crate) fn next(&self) -> Option<u64> {
         Some(self.next).filter(|next| *next != u64::MAX)
     }
@@ -125,19 +130,20 @@ impl Triple {
         }
     }
 
-    /// Return whether these may be bytes, of a text or not, but also larger items.
+    /// Return whether the items may be single bytes, but also larger.
     pub(crate) fn is_ambiguous(&self) -> bool {
         self.least() == 1 && self.most() > 1 && self.len > 0
     }
 
-    /// Raise the evidence needed, because the same could hold by chance for one of `others` blocks.
+    /// Raise the evidence that a text needs if the triple is ambiguous: chance may make one of `others` such buffers
+    /// look like a text.
     pub(crate) fn judge_among(&mut self, others: usize) {
         if self.is_ambiguous() {
             self.wanted = SURE_AMONG_VECS + bits_of(others as u64);
         }
     }
 
-    /// Return what the buffer is, if that is certain.
+    /// Return what the buffer holds, a text or items, if that is certain.
     pub(crate) fn shape(&self) -> Option<Shape> {
         match self.proven {
             None if self.text_bits >= self.wanted => Some(Shape::Text),
@@ -173,8 +179,8 @@ fn bits_of(number: u64) -> f32 {
     (number.max(1) as f32).log2()
 }
 
-/// Return the evidence of a length that equals the capacity, or fills more than half of a capacity that was doubled
-/// repeatedly.
+/// Return the evidence, in bits, of two numbers for a Vec: a length that equals the capacity, or that fills more than
+/// half of a capacity that was doubled repeatedly.
 fn bits_of_lengths(cap: u64, len: u64) -> f32 {
     match cap {
         _ if len == cap => bits_of(cap),
@@ -183,12 +189,14 @@ fn bits_of_lengths(cap: u64, len: u64) -> f32 {
     }
 }
 
-/// Return whether one of these sizes may be a type's: nearly all types have 1, 2, or a multiple of 4 bytes.
+/// Return whether one of the sizes from `least` to `most` may be that of a type: nearly all types have 1, 2, or a
+/// multiple of 4 bytes.
 pub(crate) fn may_be_size(least: u64, most: u64) -> bool {
     least <= most && (least <= 2 || most / 4 * 4 >= least)
 }
 
-/// Return the evidence of the characters in bits; None if one cannot be a text's. The end may cut the last character.
+/// Return the evidence of these characters for a text, in bits; None if one of them cannot be in a text. The end of the
+/// sample may cut the last character.
 pub(crate) fn letters(bytes: &[u8]) -> Option<f32> {
     let whole = match std::str::from_utf8(bytes) {
         Ok(text) => text,
@@ -216,7 +224,7 @@ mod tests {
         assert!(triple(0, 0, (1, 24)).is_none() && triple(5, 6, (1, 24)).is_none() && triple(25, 6, (1, 24)).is_none());
         let few = triple(4, 3, (89, 104)).unwrap();
         assert!((few.least(), few.most()) == (23, 26) && few.shape().is_none());
-        // 1024 items of eight bytes: no other number near it explains the block.
+        // 1024 items of eight bytes: hardly any other number near 1024 fits the size of the block.
         assert!(triple(1024, 1000, (8185, 8200)).unwrap().bits >= 10.0);
         assert!(triple(1025, 1000, (8185, 8200)).unwrap().bits < 10.0);
         assert!(triple(1100, 1000, (8185, 8200)).is_none());

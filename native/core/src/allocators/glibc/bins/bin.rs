@@ -21,8 +21,8 @@ pub(super) fn bin_of(size: u64) -> u64 {
     }
 }
 
-/// Return by bin number the size of the smallest chunk that is sorted into the bin; 0 for number 0, which is not a bin,
-/// and for the unsorted bin.
+/// Return the size of the smallest chunk that is sorted into each bin, indexed by bin number; 0 for index 0, which is
+/// not a bin, and for the unsorted bin.
 pub fn least_sizes() -> Vec<u64> {
     let mut least = vec![0; BINS as usize];
     let mut size = UNSORTED.wrapping_add(1).wrapping_mul(GRAIN);

@@ -12,9 +12,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Mutex;
 
-/// The bytes that one word of bits covers.
+/// The bytes of memory that one word of bits covers.
 const WORD_BYTES: u64 = 64 * GRAIN;
-/// A multiple of WORD_BYTES.
+/// The bytes of memory that one `Slice` covers: a multiple of WORD_BYTES.
 const SLICE: u64 = 32 << 20;
 
 /// The size and the links of a free chunk.
@@ -25,7 +25,7 @@ pub(super) struct Links {
     pub(super) bk: u64,
 }
 
-/// 64 possible chunks: bits of those that are free, and the number of the first free one.
+/// 64 places where a chunk may begin: a bit for each free chunk, and the number of the first free chunk.
 struct Word {
     free: u64,
     first: usize,
@@ -68,7 +68,7 @@ impl FreeOfRegion {
         is_free.then_some(word.first + before.count_ones() as usize)
     }
 
-    /// Return the address of the free chunk with a number of this region.
+    /// Return the address of the region's free chunk with this number.
     pub(super) fn address(&self, number: usize) -> u64 {
         let at = self.words.partition_point(|word| word.first <= number).saturating_sub(1);
         let Some(word) = self.words.get(at) else { return self.end };
@@ -87,7 +87,8 @@ impl FreeOfRegion {
         })
     }
 
-    /// Write the size and the links of each free chunk of a slice; zeros if the walk collected none.
+    /// Write the size and the links of each free chunk of a slice; zeros for a chunk whose links the walk did not
+    /// collect.
     fn put_links(&self, share: &Share<'_, [u64; 3]>, found: &FreeLinks) {
         let mut found = found.between(share.slice.from, share.slice.to).peekable();
         for (room, address) in share.take().into_iter().flatten().zip(self.addresses(&share.slice)) {
@@ -119,14 +120,14 @@ pub(super) struct Slice {
     pub(super) numbers: Range<usize>,
 }
 
-/// The part of an array that one worker fills, for the free chunks of a slice.
+/// The elements of an array that belong to the free chunks of one slice. One worker fills them.
 pub(super) struct Share<'a, T> {
     pub(super) slice: Slice,
     room: Mutex<Option<&'a mut [T]>>,
 }
 
 impl<'a, T> Share<'a, T> {
-    /// Return the room for the slice's free chunks; None if it was already taken.
+    /// Return the elements for the slice's free chunks; None if a worker has already taken them.
     pub(super) fn take(&self) -> Option<&'a mut [T]> {
         take(&self.room)
     }
@@ -134,16 +135,16 @@ impl<'a, T> Share<'a, T> {
 
 pub(super) struct FreeChunks {
     pub(super) regions: Vec<FreeOfRegion>,
-    /// `[size, fd, bk]` by number.
+    /// `[size, fd, bk]` of each free chunk, by its number.
     links: Vec<[u64; 3]>,
     bins: Vec<AtomicU8>,
-    /// Ascending by address.
+    /// The `fd_nextsize` and `bk_nextsize` links, ascending by the address of their chunks.
     pub(super) size_links: Vec<SizeLink>,
 }
 
 impl FreeChunks {
-    /// Number the free chunks. Use the links that the walk collected; if it collected none, walk the stretches once
-    /// more.
+    /// Number the free chunks and read their links: those that the walk collected, or, if it collected none, those of
+    /// another walk. Also return wrong flags of chunks in use, as damage.
     pub(super) fn of(watcher: &dyn Watcher, space: &Space, chunks: &Chunks) -> Result<(FreeChunks, Vec<Damage>)> {
         let mut count = 0;
         let mut regions = Vec::with_capacity(chunks.regions.len());
@@ -227,7 +228,7 @@ impl FreeChunks {
     }
 }
 
-/// Return the links of each region's free chunks.
+/// Return the links of each region's free chunks, from the walk or, if it collected none, from another walk.
 fn collected(watcher: &dyn Watcher, space: &Space, chunks: &Chunks) -> Result<Vec<FreeLinks>> {
     let kept: Option<Vec<FreeLinks>> = chunks.regions.iter().map(|region| take(&region.free_links)).collect();
     if let Some(kept) = kept {

@@ -54,8 +54,8 @@ impl Bins {
     }
 }
 
-/// Follow the bins of every arena. `heads` has the address of each arena's `malloc_state.bins`; an arena with 0 is
-/// skipped.
+/// Follow the bins of every arena. `heads` has the address of `malloc_state.bins` for each arena; an arena with address
+/// 0 is skipped.
 pub fn follow_bins(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, heads: &[u64]) -> Result<Bins> {
     let (free, mut damage) = FreeChunks::of(watcher, space, chunks)?;
     let rings = Rings { space, free: &free };
@@ -88,7 +88,7 @@ fn check_places(free: &FreeChunks, found: &mut Vec<Damage>) {
     }
 }
 
-/// Report links between the first chunks of neighbouring sizes that do not point back.
+/// Report wrong links between sizes: in a large bin, the first chunks of neighbouring sizes must point to each other.
 fn check_sizes_links(free: &FreeChunks, found: &mut Vec<Damage>) {
     const EXPECTED: &str = "the first chunk of another size, linked back";
     for link in &free.size_links {

@@ -75,7 +75,7 @@ impl Rings<'_> {
         Ok(self.space.task(watcher, None).run(rings, Vec::new, work)?.into_iter().flatten().collect())
     }
 
-    /// Follow one ring forward by `fd`. If a link is wrong there, follow it also backward by `bk`.
+    /// Follow one ring forward by `fd`. If a link is wrong, also follow the ring backward by `bk`.
     fn go_round(&self, ring: Ring, control: &Control) -> Result<Vec<Damage>, Cancelled> {
         let mut found = Vec::new();
         let Some((first, last)) = self.ends(ring) else {
@@ -91,7 +91,8 @@ impl Rings<'_> {
         Ok(found)
     }
 
-    /// Follow the links one way from the head. Return the last chunk if they lead back to the head.
+    /// Follow a ring's links in one direction, starting at `first`, and report wrong links in `found`. Return the last
+    /// chunk; None if the links do not lead back to the head.
     #[inline(always)]
     fn go(
         &self,
@@ -115,7 +116,8 @@ impl Rings<'_> {
             };
             let chunk = self.free.links(number);
             if self.free.put(number, ring.bin as u8) != NO_BIN {
-                // The backward way ends at the chunk where the forward way ended: that is not damage.
+                // A backward pass ends at the chunk where the forward pass ended, which is then already in its bin: no
+                // damage.
                 if !way.is_second {
                     found.push(Damage::new(at, "free chunk", "in one bin, once", format!("again in bin {}", ring.bin)));
                 }

@@ -1,9 +1,10 @@
 //! The fast way to follow the bins, for rings without a wrong link.
 //!
-//! A ring jumps from chunk to chunk anywhere in memory, and each step waits for the one before it. So all links are
-//! looked up first, in address order and on all cores, where no step waits for another; after that only numbers have to
-//! be followed. Those rings are cut into stretches at every chunk whose number is a multiple of `step`. Many stretches
-//! are followed at a time, so that the waits overlap. At last the stretches of each ring are put together.
+//! A ring jumps from chunk to chunk anywhere in memory, and each step waits for the one before it. Therefore all links
+//! are first looked up in address order and on all cores; no look-up waits for another. After that only numbers have to
+//! be followed, not memory. The rings of numbers are cut into stretches at every chunk whose number is a multiple of
+//! `step`. Many stretches are followed at a time, so that their waits overlap. Finally the stretches of each ring are
+//! put together.
 //!
 //! Each link points to a chunk that points back, so no two chunks point to the same one. A stretch therefore never
 //! meets another stretch, and cannot go in a circle without reaching a cut.
@@ -15,7 +16,7 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::{Control, Watcher};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A flag that marks the number of a bin among numbers of chunks.
+/// The flag that distinguishes the number of a bin from the number of a chunk.
 const HEAD: u32 = 1 << 31;
 const NO_STRETCH: u32 = u32::MAX;
 /// The least average number of links from one cut to the next.
@@ -35,7 +36,7 @@ struct Filled {
 struct Numbers {
     /// For each chunk the number of the next one, or HEAD with the number of the bin.
     next: Vec<u32>,
-    /// The distance of cuts, a power of two.
+    /// The distance between cuts, in chunk numbers: a power of two.
     step: u32,
     /// The first chunk of each stretch.
     starts: Vec<u32>,
@@ -103,7 +104,8 @@ impl Rings<'_> {
         })
     }
 
-    /// Return where a chunk's `fd` points, as in `look_up_links`. `bins` is the address of the bins of its arena.
+    /// Return the number to which a chunk's `fd` points, as `look_up_links` does. `bins` is the address of its arena's
+    /// bins.
     #[inline(always)]
     fn link(&self, region: &FreeOfRegion, bins: u64, number: usize, address: u64) -> Option<u32> {
         let fd = self.free.links(number).fd;
@@ -115,7 +117,8 @@ impl Rings<'_> {
         (self.free.links(next).bk == address).then_some(next as u32)
     }
 
-    /// Return where each stretch ends: the number of another stretch's first chunk, or HEAD with a bin.
+    /// Return where each stretch ends: the number of the chunk with which another stretch begins, or HEAD with a bin's
+    /// number.
     fn follow_stretches(&self, watcher: &dyn Watcher, numbers: &Numbers) -> Result<Vec<u32>> {
         let count = numbers.starts.len();
         let jobs: Vec<_> =
@@ -132,7 +135,7 @@ impl Rings<'_> {
         Ok(ends)
     }
 
-    /// Put every chunk into the bin of its stretch. Return whether each bin fits its chunk's size.
+    /// Put every chunk into the bin of its stretch. Return whether every chunk has the right size for its bin.
     fn put_into_bins(&self, numbers: &Numbers, bins: &[u8]) -> bool {
         numbers.stretches.iter().enumerate().all(|(number, stretch)| {
             let bin = bins.get(stretch.load(Ordering::Relaxed) as usize).copied().unwrap_or(NO_BIN);
@@ -153,7 +156,7 @@ impl Numbers {
         Numbers { next, step, starts, stretches }
     }
 
-    /// Follow some stretches, AT_ONCE of them in turn, and append (stretch, end) to `ends`.
+    /// Follow the given stretches, AT_ONCE of them side by side, and append (stretch, end) to `ends`.
     fn follow(&self, stretches: std::ops::Range<usize>, ends: &mut Vec<(u32, u32)>) {
         let mut waiting = stretches.map(|stretch| (stretch as u32, self.starts[stretch]));
         let mut followed: Vec<(u32, u32)> = waiting.by_ref().take(AT_ONCE).collect();
@@ -173,8 +176,8 @@ impl Numbers {
         }
     }
 
-    /// Return the bin of each stretch; None if a ring does not come back to its head, or comes back from another chunk
-    /// than its last one.
+    /// Return the bin of each stretch; None if a ring does not come back to its head, or if it comes back from a chunk
+    /// that the head does not name as the last one.
     fn put_together(&self, filled: &[Filled], ends: &[u32]) -> Option<Vec<u8>> {
         let mut bins = vec![NO_BIN; ends.len()];
         let mut others = self.next.len().div_ceil(self.step as usize);

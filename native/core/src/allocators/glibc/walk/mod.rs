@@ -10,11 +10,11 @@
 //! A chunk is in use if the next chunk's PREV_INUSE is set, unless it is in a fast bin or a thread cache: those look
 //! used.
 //!
-//! A walk can only begin where a chunk is known to begin. Long stretches are nevertheless walked by all cores: each
-//! part of one begins at the first address that looks like a chunk, and holds plain chunks only. Then one walk goes
-//! through the stretch. Where it meets a chunk that a part has too, it takes over what the part found: two walks
-//! continue equally from the same chunk. What a part found before that chunk, such as in the middle of a block's data,
-//! is dropped.
+//! A walk can only begin where a chunk is known to begin. Long stretches are nevertheless walked by all cores. A
+//! stretch is divided into parts; the walk of a part begins at the first address that looks like a chunk, and records
+//! plain chunks only. Then a final walk goes through the stretch. When it meets a chunk that the walk of a part met
+//! too, it takes over what that walk found from there on, because two walks from the same chunk find the same. What the
+//! part's walk found before that chunk is dropped: it may have begun in the middle of a block's data.
 
 mod parts;
 mod walker;
@@ -36,7 +36,7 @@ use whole::Walk;
 
 const WORDS_IN_PART: usize = (PART / GRAIN / 64) as usize;
 
-/// The bits of one stretch, and damage in its size.
+/// The bits of one stretch, and the damage to report if its size is impossible.
 struct RegionBits {
     stretch: Stretch,
     starts: Bits,
@@ -119,13 +119,13 @@ impl WholeJob<'_> {
     }
 }
 
-/// A list of a thread's cache. If `size` is 0, its chunks may have any size.
+/// A list of a thread's cache. If `size` is 0, the list's chunks may have any size.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheList {
-    /// The address of its first entry.
+    /// The address of the list's first entry.
     pub first: u64,
     pub entries: u64,
-    /// The size of its chunks.
+    /// The size of the list's chunks.
     pub size: u64,
 }
 

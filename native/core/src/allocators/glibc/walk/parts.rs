@@ -12,7 +12,8 @@ use std::sync::Mutex;
 pub(super) const PART: u64 = 16 << 20;
 /// The bytes that are walked between two checks for cancellation.
 pub(super) const STRIDE: u64 = 1 << 20;
-/// A part without a chunk in this many bytes lies in the middle of a large one.
+/// The bytes of a part that are searched for its first chunk. A part without one there lies in the middle of a large
+/// chunk.
 const MAX_SEARCHED: u64 = 256 << 10;
 
 /// The result of the walk of one part, except its bits, which are in the stretch's bits.
@@ -28,7 +29,7 @@ pub(super) struct Part {
     pub(super) free: Option<FreeLinks>,
 }
 
-/// A part to be walked. The worker that takes it takes its bits.
+/// A part to be walked. The worker that walks it takes its bits, `words`.
 pub(super) struct PartJob<'a> {
     pub(super) index: usize,
     pub(super) info: RegionInfo<'a>,

@@ -15,7 +15,8 @@ const PREV_INUSE: u64 = 1;
 pub(super) const SIZE_BITS: u64 = 7;
 /// Sound chunks in a row that prove that an address is a chunk.
 const SOUND_STEPS: u32 = 64;
-/// Up to this number the heads of chunks are kept; if there are more, they are read again when needed.
+/// The most heads of chunks that are kept. If there are more, none is kept, and heads are read again when they are
+/// needed.
 const MAX_HEADS: usize = 1 << 17;
 pub(super) const MAX_FAST_BINS: usize = 16;
 /// Bytes after a free chunk's header that are needed: `fd`, `bk`, `fd_nextsize`, `bk_nextsize`.
@@ -48,7 +49,7 @@ impl Header {
     }
 }
 
-/// What a walk knows of its stretch, and the number of heads that all walks of it keep.
+/// A stretch, as all walks of it need it. `heads`: how many heads these walks have kept so far.
 pub(super) struct RegionInfo<'a> {
     pub(super) stretch: &'a Stretch,
     /// Bit n: the fast bin for chunks of 16 * n bytes is not empty.
@@ -75,7 +76,7 @@ impl<'a> RegionInfo<'a> {
     }
 }
 
-/// A walk over plain chunks: their bits, and what is kept of them.
+/// A walk over plain chunks, with the bits and lists that it fills.
 pub(super) struct ChunkWalker<'a> {
     pub(super) info: &'a RegionInfo<'a>,
     space: &'a Space,
@@ -85,11 +86,11 @@ pub(super) struct ChunkWalker<'a> {
     pub(super) starts: &'a mut [u64],
     pub(super) low: &'a mut [u64],
     pub(super) links: Vec<Link>,
-    /// None once there were too many.
+    /// The first bytes of chunks that may hold a Python object; None once there were too many.
     pub(super) heads: Option<Vec<Head>>,
-    /// None if they are not collected.
+    /// The links of free chunks; None if they are not collected.
     pub(super) free: Option<FreeLinks>,
-    /// The last chunk, and its first bytes in `head`. The next header will tell whether the chunk is in use.
+    /// The last chunk; `head` has its first bytes. The next header will tell whether the chunk is in use.
     pub(super) previous: Option<Header>,
     pub(super) head: Head,
 }
@@ -142,7 +143,7 @@ impl<'a> ChunkWalker<'a> {
         at
     }
 
-    /// Do the same with the bytes of the window only, as far as they reach.
+    /// Walk plain chunks like `plain_chunks`, but only through the bytes that the window already has.
     pub(super) fn scan_window(&mut self, mut at: u64, to: u64) -> u64 {
         let ChunkWalker { info, window, base, starts, low, links, heads, free, previous, head, .. } = self;
         let buffer = window.rest(at);
@@ -227,14 +228,15 @@ impl<'a> ChunkWalker<'a> {
         }
     }
 
-    /// Record the last chunk as used: no header tells whether it is.
+    /// Record the last chunk as used: no header follows that could tell whether it is.
     pub(super) fn leave(&mut self) {
         if let Some(last) = self.previous.take() {
             check_flags(self.info, &mut self.free, &last);
         }
     }
 
-    /// Return whether a walk from `start` reaches an end, or takes `SOUND_STEPS` sound chunks in a row.
+    /// Return whether a chunk begins at `start`, as far as a walk shows: it reaches an end, or takes `SOUND_STEPS`
+    /// sound chunks in a row.
     pub(super) fn is_sound(&mut self, start: u64) -> bool {
         let (end, top) = (self.info.stretch.end, self.info.stretch.top);
         let mut at = start;
@@ -263,8 +265,9 @@ impl<'a> ChunkWalker<'a> {
         true
     }
 
-    /// Return whether a stretch may end here. The main arena ends with a double fence. A thread's heap ends with one of
-    /// sizes 0x10 and 0, or with 0 alone if its top was too small for two.
+    /// Return whether the fenceposts that end a stretch begin at this header. The main arena ends with two fenceposts
+    /// of size 0x10. A thread's heap ends with one of size 0x10 and one of size 0, or with only the latter if its top
+    /// was too small for two.
     pub(super) fn ends_in_fences(&mut self, header: &Header) -> bool {
         let rest = self.info.stretch.end - header.address;
         match (header.size(), rest) {
@@ -278,8 +281,8 @@ impl<'a> ChunkWalker<'a> {
     }
 
     /// Return whether a walk from `start` takes sound chunks, passes `at` without stopping there, and meets before `at`
-    /// a free chunk whose neighbours in the list link back. Stale chunks have no such neighbours. `failed` has the
-    /// addresses from which a walk is known to fail, so that none is walked twice.
+    /// a free chunk whose neighbours in the list link back to it. Stale chunks have no such neighbours. `failed` has
+    /// the addresses from which a walk is known to fail, so that no address is walked from twice.
     pub(super) fn passes(&mut self, start: u64, at: u64, failed: &mut HashSet<u64>) -> bool {
         let (mut stand, mut linked) = (start, false);
         while stand < at {
@@ -299,7 +302,7 @@ impl<'a> ChunkWalker<'a> {
         linked && stand > at && (stand == self.info.stretch.end || self.is_sound(stand))
     }
 
-    /// Return whether the chunks (or bin heads) that a free chunk's links name link back to it.
+    /// Return whether the two chunks (or bin heads) to which a free chunk's `fd` and `bk` point link back to it.
     fn links_back(&mut self, chunk: u64) -> bool {
         let word = |address: u64| self.space.word(address).ok();
         let ahead = word(chunk + 16).and_then(|fd| word(fd.wrapping_add(24)));
@@ -307,7 +310,7 @@ impl<'a> ChunkWalker<'a> {
         ahead == Some(chunk) && behind == Some(chunk)
     }
 
-    /// Return the first sound address in [from, to).
+    /// Return the first address in [from, to) that `is_sound`; None if there is none.
     pub(super) fn next_sound(&mut self, from: u64, to: u64, control: &Control) -> Result<Option<u64>, Cancelled> {
         let mut at = from;
         while at < to {

@@ -11,10 +11,10 @@ use gdbheap_access::work::Control;
 use std::collections::HashSet;
 
 const MAX_DAMAGE: usize = 1000;
-/// The most chunks before the end of a walk that are tried as the one with a wrong size.
+/// If a walk cannot go on, one of the last chunks may have a wrong size. This many of them are checked.
 const MAX_ASTRAY: u32 = 8;
-/// The most bytes of a stretch that are searched for chunks that wrong sizes skipped: a hostile stretch has no end of
-/// them.
+/// The most bytes of a stretch that are searched for chunks that a wrong size skipped: a hostile stretch may have any
+/// number of wrong sizes.
 const MAX_SEARCHED: u64 = 1 << 30;
 
 /// The final walk of a stretch: it handles fences, the top chunk and damage.
@@ -23,9 +23,9 @@ pub(super) struct Walk<'a> {
     pub(super) walker: ChunkWalker<'a>,
     pub(super) special: Vec<(u64, State)>,
     pub(super) damage: Vec<Damage>,
-    /// The number of fences directly before.
+    /// The number of fenceposts directly before the current address.
     pub(super) fences: u32,
-    /// Bytes that were searched for chunks that a wrong size had skipped.
+    /// Bytes that were searched so far for chunks that a wrong size had skipped.
     pub(super) searched: u64,
 }
 
@@ -49,7 +49,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Continue from `at` to where the part's walk ended, if both walks meet the same chunks.
+    /// Walk on from `at` through a part, and take over the part's chunks from the first one that both walks meet.
+    /// Return where the walk stopped.
     fn join(&mut self, part: Part, at: u64, to: u64) -> Result<u64, Cancelled> {
         if part.to <= at || to <= at {
             self.forget(part.from, to);
@@ -65,8 +66,8 @@ impl Walk<'_> {
         self.catch_up(part, doubted, at, to)
     }
 
-    /// Walk from `at` until a chunk of the part is met (`starts` and `low` are the part's bits); take the part over
-    /// from there.
+    /// Walk from `at` until a chunk of the part is met, then take over the part's chunks from there on. `starts` and
+    /// `low` are the part's bits. Return where the walk stopped.
     fn catch_up(
         &mut self,
         part: Part,
@@ -92,7 +93,7 @@ impl Walk<'_> {
         Ok(at)
     }
 
-    /// Take over the part's chunks from `at` on.
+    /// Take over the part's chunks from `at` on. Return where the part's walk stopped.
     fn take_over(&mut self, part: Part, at: u64) -> u64 {
         if let Some(header) = self.walker.header(at) {
             self.settle(&header);
@@ -198,7 +199,7 @@ impl Walk<'_> {
         header.size() == GRAIN || (header.size() == 0 && header.prev_in_use() && (at_end || self.fences > 0))
     }
 
-    /// Skip the bytes that other code got from `sbrk`, which follow a double fence in the middle of the main arena.
+    /// Skip the bytes that other code got from `sbrk`: they follow a double fencepost in the middle of the main arena.
     fn after_fence(&mut self, at: u64) -> Result<u64, Cancelled> {
         let end = self.walker.info.stretch.end;
         let goes_on = |walk: &mut Self| walk.walker.header(at).is_some_and(|next| next.size() == GRAIN);
@@ -212,7 +213,8 @@ impl Walk<'_> {
         Ok(next)
     }
 
-    /// Handle that the walk cannot go on at `at`: report why, and return the next address that is a chunk again.
+    /// Continue a walk that cannot go on at `at`: correct the wrong size that led there, or report damage at `at`.
+    /// Return the next address at which a chunk begins.
     fn cut(&mut self, at: u64, what: &'static str, expected: &str, found: &str) -> Result<u64, Cancelled> {
         if let Some(next) = self.led_astray(at)? {
             return Ok(self.shorten(at, next));
@@ -223,8 +225,8 @@ impl Walk<'_> {
         Ok(self.walker.next_sound(at + GRAIN, end, self.control)?.unwrap_or(end))
     }
 
-    /// Return the chunk that a wrong size skipped, if one of the last few sizes before `at` is wrong, so that `at` is
-    /// not a chunk. Such a chunk lies shortly before `at`, and a walk from it passes `at` by.
+    /// If one of the last few sizes before `at` is wrong, so that no chunk begins at `at`, return the chunk that this
+    /// size skipped. It lies shortly before `at`, and a walk from it passes over `at`.
     fn led_astray(&mut self, at: u64) -> Result<Option<u64>, Cancelled> {
         let begin = self.special.last().map_or(self.walker.base, |(address, _)| address + GRAIN);
         let mut end = at;
@@ -250,7 +252,8 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// Make the chunk before `next` end there, and drop the chunks that were found from there to `at`.
+    /// End the chunk that contains `next` there, report its size as damage, and drop the chunks that were found after
+    /// it up to `at`. Return `next`.
     fn shorten(&mut self, at: u64, next: u64) -> u64 {
         let index = bits::last_at(self.walker.starts, self.walker.index(next)).unwrap_or(0);
         let start = self.walker.base + index * GRAIN;
