@@ -117,6 +117,8 @@ def test_page() -> None:
 def test_schema_is_printed() -> None:
     """The schema of one command and of all; another word is an error in one line."""
     holes = json.loads(said("schema", "holes").stdout)
+    # The name that a document has for its command serves too.
+    assert [json.loads(said("schema", *words).stdout) for words in (["heap holes"], ["heap", "holes"])] == [holes] * 2
     assert holes["properties"]["command"]["const"] == "heap holes"
     assert holes["$defs"]["holes.HolesTotal"]["properties"]["bytes"]["unit"] == "bytes"
     assert {"rows", "count", "more", "total", "target", "targets", "error"} <= holes["properties"].keys()

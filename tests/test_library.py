@@ -259,6 +259,39 @@ def test_sizes_that_are_none(size: Any, heap: library.Heap) -> None:
             question(min=size)
 
 
+@pytest.mark.parametrize("wrong", [-1, 1.5, "1", True, 1 << 70])
+def test_wrong_arguments(wrong: Any, heap: library.Heap) -> None:
+    """A number of rows that is none is refused, rather than cut from the end; so is a wrong address or word."""
+    questions = [heap.owners, heap.types, heap.retained, heap.blocks, heap.holes]
+    for question in questions:
+        with pytest.raises(library.UsageError, match="is not a number of rows"):
+            question(top=wrong)
+    for find in (heap.block_at, heap.object_at):
+        with pytest.raises(library.UsageError, match="is not an address"):
+            find(wrong)
+    with pytest.raises(library.UsageError, match="is not a state of a block"):
+        heap.blocks(state=wrong)
+
+
+class Index:
+    """An integer that is not Python's, such as numpy's."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+def test_integers_of_others(target: Running, heap: library.Heap) -> None:
+    """A number from a data frame serves like one of Python's."""
+    address = heap.blocks(min=0, state="used", top=1)[0].address
+    assert heap.block_at(Index(address)).address == address  # type: ignore[arg-type]
+    assert len(heap.holes(min=Index(0), top=Index(2))) <= 2  # type: ignore[arg-type]
+    with library.open(Index(target.pid)) as other:  # type: ignore[arg-type]
+        assert other.pid == target.pid
+
+
 def test_errors_say_what_to_do(tmp_path: Path) -> None:
     """Each has the command's exit status, and the next step."""
     (tmp_path / "text").write_text("no core")

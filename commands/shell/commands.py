@@ -131,12 +131,15 @@ def _schema(words: list[str]) -> str:
             "Example: gdbheap schema holes\n"
             "More: docs/json.md"
         )
-    # A schema is JSON even without --json.
-    words = [word for word in words if word != "--json"]
+    # A schema is JSON even without --json. A document calls its command "heap holes".
+    words = [part for word in words if word != "--json" for part in word.split()]
+    if len(words) == 2 and words[0] == "heap":
+        del words[0]
+    if len(words) > 1:
+        raise UsageError(f"gdbheap schema: name one command, not {len(words)}")
     nouns = [_known(word) for word in words] or list(COMMANDS)
-    unknown = [noun for noun in nouns if noun not in COMMANDS]
-    if unknown or len(words) > 1:
-        raise UsageError(f"gdbheap schema: which command?{did_you_mean(words[-1], COMMANDS)}")
+    if nouns[0] not in COMMANDS:
+        raise UsageError(f"gdbheap schema: there is no command {nouns[0]!r}{did_you_mean(nouns[0], COMMANDS)}")
     # Imported here, because no other command needs them.
     from json import dumps
 

@@ -17,7 +17,7 @@ from gdbheap.api import converting, writing
 from gdbheap.api.reading import Reading
 from gdbheap.api.rows import Block, Finding, Holder, Hole, Object, Retained, TypeRow
 from gdbheap.api.table import Table
-from gdbheap.api.values import Size, size_of
+from gdbheap.api.values import Size, address_of, count_of, size_of, word_of
 from gdbheap.errors import NotAPython, UsageError, or_none
 from gdbheap.findings import ordered, placed
 from gdbheap.first_page.ledger import Ledger, Line, arranged, ledger, ledger_and_holders, without_details
@@ -154,7 +154,7 @@ class Heap:
 
         Reads all references, once for a heap. Raises Unsupported if no allocator is known, and for a snapshot."""
         with self._reading.asked("the holders of all blocks; 'holders' has the largest") as heap:
-            found = owners.owners(heap, None, top)
+            found = owners.owners(heap, None, count_of(top))
         return Table(map(converting.owner_row_of, found.groups), Holder)
 
     def findings(self) -> Table[Finding]:
@@ -166,7 +166,7 @@ class Heap:
 
         A program without Python has kinds of blocks instead: classes, containers, blocks of libraries. Raises
         Unsupported if neither is known."""
-        look = self._reading.stored()
+        most, look = count_of(top), self._reading.stored()
         if look is not None:
             if look.snapshot.objects is None:
                 raise self._reading.lacks("the types of a program without Python")
@@ -177,21 +177,21 @@ class Heap:
                     rows = pyobjects.pyobjects(heap, most=0).rows
                 except NotAPython:
                     rows = block_kinds.block_kinds(heap).rows
-        return Table(map(converting.type_of, rows[:top]), TypeRow, len(rows))
+        return Table(map(converting.type_of, rows[:most]), TypeRow, len(rows))
 
     def retained(self, by: str = "object", top: int | None = MOST_RETAINED) -> Table[Retained]:
         """Return what would free the most memory if it were removed, largest first, or the first ``top``.
 
         ``by``: "object", "type" or "module"; for a program without Python "object" (a block), "type", "global" or
         "thread". Reads all references, once for a heap. Raises UsageError for any other word."""
-        look = self._reading.stored()
+        most, look = count_of(top), self._reading.stored()
         if look is not None:
-            if by != retained.OBJECT or look.snapshot.owners is None:
+            if word_of(by) != retained.OBJECT or look.snapshot.owners is None:
                 raise self._reading.lacks(f"retained bytes by {by}")
-            rows = look.snapshot.owners[:top]
+            rows = look.snapshot.owners[:most]
         else:
             with self._reading.asked() as heap:
-                rows = retained.retained(heap, by, top).rows
+                rows = retained.retained(heap, word_of(by), most).rows
         return Table(map(converting.retained_of, rows), Retained)
 
     # Blocks.
@@ -210,13 +210,13 @@ class Heap:
         "tcache" or another state of glibc's blocks, or several states; ``type``: a pattern with *, ? and [...] for what
         is in the blocks. Raises UsageError for an unknown state, Unsupported if no allocator is known, and for a
         snapshot."""
-        states = chunks.STATES if state is None else (state,) if isinstance(state, str) else tuple(state)
-        for one in states:
-            if one not in chunks.STATES:
-                raise UsageError(f"{one!r} is not a state of a block: use {', '.join(chunks.STATES)}")
-        selection = chunks.Selection(states, size_of(min), None if max is None else size_of(max), None, type)
+        selection = chunks.Selection(
+            _states(state), size_of(min), None if max is None else size_of(max), None,
+            None if type is None else word_of(type),
+        )  # fmt: skip
+        most = count_of(top)
         with self._reading.asked("blocks") as heap:
-            found = chunks.chunks(heap, selection, "size", top)
+            found = chunks.chunks(heap, selection, "size", most)
         return Table(converting.blocks_of(self._reading, found.rows), Block, found.count)
 
     def holes(self, min: Size = MIB, top: int | None = None) -> Table[Hole]:
@@ -224,22 +224,23 @@ class Heap:
 
         A hole is free memory that is not returned to the kernel. A snapshot has the 1,000 largest holes of at least 64
         KiB. Raises Unsupported if no allocator is known."""
-        least, look = size_of(min), self._reading.stored()
+        least, most, look = size_of(min), count_of(top), self._reading.stored()
         if look is not None:
             if look.snapshot.holes is None:
                 raise self._reading.lacks("holes")
             rows = [hole for hole in look.snapshot.holes.rows if hole.size >= least]
-            return Table(map(converting.hole_of, rows[:top]), Hole, len(rows))
+            return Table(map(converting.hole_of, rows[:most]), Hole, len(rows))
         with self._reading.asked() as heap:
-            found = holes.holes(heap, least, top)
+            found = holes.holes(heap, least, most)
         return Table(map(converting.hole_of, found.rows), Hole, found.count)
 
     def block_at(self, address: int) -> Block:
         """Return the block that contains an address. Raises UsageError if no block does."""
+        place = address_of(address)
         with self._reading.asked("blocks") as heap:
-            found = at.find_block(heap, address)
+            found = at.find_block(heap, place)
         if found is None:
-            raise UsageError(f"{address:#x} is not in a block of a known allocator")
+            raise UsageError(f"{place:#x} is not in a block of a known allocator")
         return converting.block_of(self._reading, found)
 
     def object_at(self, address: int) -> Object:
@@ -247,7 +248,7 @@ class Heap:
 
         If no Python object is there, return the used block with a description. Raises UsageError if no block in use is
         there."""
-        return self._reading.object_at(address)
+        return self._reading.object_at(address_of(address))
 
     # Files.
 
@@ -312,6 +313,20 @@ class Heap:
         is_core = self.target.get("kind") == "core"
         width = shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
         return Style(width=width, rss=self._known().rss.bytes, private=is_core, command=IN_SHELL)
+
+
+def _states(state: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Return the states that are meant. Raises UsageError for an unknown one."""
+    if state is None:
+        return chunks.STATES
+    try:
+        states = (state,) if isinstance(state, str) else tuple(state)
+    except TypeError:
+        states = (state,)  # type: ignore[assignment]
+    for one in states:
+        if one not in chunks.STATES:
+            raise UsageError(f"{one!r} is not a state of a block: use {', '.join(chunks.STATES)}")
+    return states
 
 
 def _largest_first(line: Line) -> tuple[bool, int]:

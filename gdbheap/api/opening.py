@@ -8,7 +8,7 @@ from gdbheap.api.current import current
 from gdbheap.api.heap import Heap
 from gdbheap.api.reading import Reading
 from gdbheap.api.targets import CoreFile, Current, LiveProcess
-from gdbheap.api.values import Seconds, Target, seconds_of
+from gdbheap.api.values import Seconds, Target, pid_of, seconds_of
 from gdbheap.contents.python.text.disclosure import wanted
 from gdbheap.errors import NoTarget, NotPermitted, UsageError
 from gdbheap.files import find_file
@@ -52,9 +52,7 @@ def meant(target: Target) -> ProcessFolder | str:
     """Return the process that ``target`` means, held open from now on, or the path of a file.
 
     Raises NoTarget, NotPermitted, UsageError."""
-    if isinstance(target, bool) or not isinstance(target, (int, str, os.PathLike)):
-        raise UsageError(f"{target!r} is not a target: give the id of a process, or the path of a core or a snapshot")
-    found = target if isinstance(target, int) else parse_target(os.fspath(target))
+    found = parse_target(os.fspath(target)) if isinstance(target, (str, os.PathLike)) else pid_of(target)
     return refusal.open_folder(found) if isinstance(found, int) else found
 
 

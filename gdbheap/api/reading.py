@@ -14,6 +14,7 @@ from gdbheap.api.asking import disclosing
 from gdbheap.api.rows import Kind, Object, Owner, Referrer
 from gdbheap.api.table import Table
 from gdbheap.api.targets import Opened, asked
+from gdbheap.api.values import count_of
 from gdbheap.errors import Unsupported, UsageError
 from gdbheap.heap import Heap
 from gdbheap.snapshots.snapshot import Look, take
@@ -101,7 +102,7 @@ class Reading:
     def referrers_of(self, address: int, top: int | None = None) -> Table[Referrer]:
         """Return what points to the object or block at an address."""
         with self.asked("references") as heap:
-            found = refs.refs(heap, address, top)
+            found = refs.refs(heap, address, count_of(top))
         return Table((converting.referrer_of(self, row) for row in found.rows), Referrer, found.count)
 
     def object_at(self, address: int) -> Object:

@@ -1,15 +1,16 @@
-"""The forms in which callers may write sizes, times and targets."""
+"""The forms in which callers may write sizes, times, targets and other arguments."""
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
-from typing import Union
+from typing import Any, Union
 
 from gdbheap.errors import UsageError
 from gdbheap.report.text.numbers import parse_duration, parse_size
 
-__all__ = ["Seconds", "Size", "Target", "seconds_of", "size_of"]
+__all__ = ["Seconds", "Size", "Target", "address_of", "count_of", "pid_of", "seconds_of", "size_of", "word_of"]
 
 Size = Union[int, str]
 """Bytes, or a text such as "4096", "64K", "1M" or "1.5G" (powers of 1024)."""
@@ -18,6 +19,7 @@ Seconds = Union[int, float, str]
 Target = Union[int, str, "os.PathLike[str]"]
 """The id of a process, or the path of a core or a snapshot."""
 MAX_SECONDS = 1e6
+MAX_ADDRESS = (1 << 64) - 1
 
 
 def size_of(value: Size) -> int:
@@ -26,9 +28,48 @@ def size_of(value: Size) -> int:
         found = parse_size(value) if isinstance(value, str) else value
     except ValueError as error:
         raise UsageError(error) from None
-    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= sys.maxsize:
-        raise UsageError(f"{value!r} is not a size: give bytes, or a text such as '64K', '1M' or '1.5G'")
+    return _within(found, sys.maxsize, f"{value!r} is not a size: give bytes, or a text such as '64K', '1M' or '1.5G'")
+
+
+def count_of(value: int | None) -> int | None:
+    """Return a number of rows; None means all. Raises UsageError for anything else."""
+    return None if value is None else _within(value, sys.maxsize, f"{value!r} is not a number of rows")
+
+
+def address_of(value: int) -> int:
+    """Return an address. Raises UsageError for anything else."""
+    return _within(value, MAX_ADDRESS, f"{value!r} is not an address: give an integer, such as 0x7f0000001230")
+
+
+def pid_of(value: int) -> int:
+    """Return the id of a process. Raises UsageError for anything else."""
+    found = _integer(value)
+    if found is None:
+        raise UsageError(f"{value!r} is not a target: give the id of a process, or the path of a core or a snapshot")
     return found
+
+
+def word_of(value: str) -> str:
+    """Return a text. Raises UsageError for anything else."""
+    if not isinstance(value, str):
+        raise UsageError(f"{value!r} is not a text")
+    return value
+
+
+def _within(value: Any, most: int, refusal: str) -> int:
+    """Return an integer from 0 to ``most``. Raises UsageError with ``refusal``."""
+    found = _integer(value)
+    if found is None or not 0 <= found <= most:
+        raise UsageError(refusal)
+    return found
+
+
+def _integer(value: Any) -> int | None:
+    """Return an integer of any type, such as numpy's, as Python's; None for anything else."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
 
 
 def seconds_of(value: Seconds) -> float:

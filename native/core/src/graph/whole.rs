@@ -214,12 +214,21 @@ impl Graph {
     /// Return the bytes of each node, by number.
     pub(super) fn sizes(&self) -> Vec<u64> {
         let mut sizes = Vec::with_capacity(self.ids.count());
-        for (store, ranked) in self.heaps.stores.iter().zip(&self.ids.stores) {
-            let count = |from, to| u64::from(ranked.id_from(to) - ranked.id_from(from));
-            store.show_sizes(count, |size, count| sizes.extend(std::iter::repeat_n(size, count as usize)));
-        }
+        self.show_groups(|_first, size, count| sizes.extend(std::iter::repeat_n(size, count as usize)));
         sizes.resize(self.ids.count(), 0);
         sizes
+    }
+
+    /// Show all used blocks, ascending by number, as groups of one size: the first number, the size and the count.
+    fn show_groups(&self, mut show: impl FnMut(u32, u64, u32)) {
+        let mut first = 0;
+        for (store, ranked) in self.heaps.stores.iter().zip(&self.ids.stores) {
+            let count = |from, to| u64::from(ranked.id_from(to) - ranked.id_from(from));
+            store.show_sizes(count, |size, count| {
+                show(first, size, count as u32);
+                first += count as u32;
+            });
+        }
     }
 
     /// Return the number of nodes.
@@ -457,16 +466,20 @@ impl Graph {
     /// Return the count and the bytes of all blocks of at least `minimum` bytes, and the `top` largest of them as `(id,
     /// bytes)`, largest first.
     pub fn largest(&self, minimum: u64, top: Option<usize>) -> (Tally, Vec<(u32, u64)>) {
-        let order = |(id, size): &(u32, u64)| (Reverse(*size), *id);
-        let (mut all, mut rows) = (Tally::default(), Firsts::new(top.unwrap_or(usize::MAX)));
-        let sizes = self.sizes();
-        for (id, size) in (0..self.ids.first_static).zip(sizes).filter(|(_, size)| *size >= minimum) {
-            all.add(size);
-            if top != Some(0) {
-                rows.put((id, size), order);
+        // Neighbours of one size are one group: this is asked for several times, and most blocks lie in pools.
+        let order = |(id, size, _count): &(u32, u64, u32)| (Reverse(*size), *id);
+        let (mut all, mut groups) = (Tally::default(), Firsts::new(top.unwrap_or(usize::MAX)));
+        self.show_groups(|id, size, count| {
+            if size >= minimum && count > 0 {
+                all.add_many(count.into(), size);
+                if top != Some(0) {
+                    groups.put((id, size, count), order);
+                }
             }
-        }
-        (all, rows.finish(order))
+        });
+        let groups = groups.finish(order).into_iter();
+        let rows = groups.flat_map(|(first, size, count)| (first..first + count).map(move |id| (id, size)));
+        (all, rows.take(top.unwrap_or(usize::MAX)).collect())
     }
 
     /// Return the numbers of all objects of a type.
