@@ -20,7 +20,6 @@ from gdbheap.targets.elf import LoadedObject, load_bias, read_segments
 from gdbheap.targets.functions import Functions
 from gdbheap.targets.running import PERIOD, Running
 from gdbheap.targets.target import AT_SYSINFO_EHDR
-from gdbheap.targets.unwind_tables import DWARF
 
 __all__ = ["Captured", "Made", "NativeFrame", "StackFrame", "Stacks", "Weighted", "merge"]
 
@@ -159,10 +158,12 @@ class Stacks:
 
         ``stack``: a copy of the bytes at the stack pointer, if the thread has run on; else None.
         """
-        numbered = [registers[place] for place in DWARF]
+        machine = self._running.machine
+        numbered = [registers[place] for place in machine.frames.dwarf]
         if stack is not None:
             return self.capture_copy(numbered, stack)
-        return self.capture(numbered, registers[self._running.machine.notes.thread_pointer])
+        pointer = machine.notes.thread_pointer
+        return self.capture(numbered, 0 if pointer is None else registers[pointer])
 
     def _met(self, loaded: LoadedObject | None) -> LoadedObject | None:
         if loaded is not None and (loaded.path, loaded.build_id) not in self._files:

@@ -23,8 +23,9 @@ from gdbheap.commands.gdb.remote_target import unrestorable
 from gdbheap.commands.inferior_calls.inferior_call import TRIM, find_libc
 from gdbheap.commands.inferior_calls.native_caller import Debugger, NativeCaller
 from gdbheap.errors import GdbheapError
+from gdbheap.machines.machine import X86_64
 from gdbheap.targets.process import stopped
-from gdbheap.targets.unwind_tables import DWARF, modules_of, room_for_tables
+from gdbheap.targets.unwind_tables import modules_of, room_for_tables
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +194,7 @@ def test_stacks_are_gdbs(kind: str, storm: Storm, rng: random.Random, tmp_path: 
             with stopped(pid) as process:
                 assert process.tracer is not None
                 looks = {thread.tid: process.tracer.look(thread.tid).registers for thread in process.threads}
-                rows = [[looks[tid][index] for index in DWARF] for tid in looks]
+                rows = [[looks[tid][index] for index in X86_64.frames.dwarf] for tid in looks]
                 modules = modules_of(process, process.space)
                 found = _native.unwind_stacks(process.space, modules, room_for_tables(), rows)
             look = tmp_path / "look.gdb"

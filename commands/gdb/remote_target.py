@@ -60,8 +60,8 @@ class RemoteProcess(Target):
         self._read_mappings()
         with contextlib.suppress(OSError):
             self.auxv = procfs.parse_auxv(self.machine, self._file("auxv", TEXT_LIMIT))
-        ranges = ((mapping.start, mapping.end) for mapping in self.mappings)
-        self.machine = self.machine.with_page(self.auxv.get(AT_PAGESZ), ranges)
+        ranges = [(mapping.start, mapping.end) for mapping in self.mappings]
+        self.machine = self.machine.of_program(self.auxv.get(AT_PAGESZ), ranges)
         self._read_pages()
         self._read_rest(threads)
         self.identity = identify(lambda path: self._any_file(path, TEXT_LIMIT), pid)

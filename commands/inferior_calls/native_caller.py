@@ -19,7 +19,7 @@ from gdbheap.allocators.glibc.mutation import malloc_range
 from gdbheap.commands.inferior_calls.inferior_call import STATS, Bytes, Libc, Purpose, Stack
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, Unsupported, one_line
 from gdbheap.targets.stack_mappings import find_stacks
-from gdbheap.targets.unwind_tables import DWARF, modules_of, room_for_tables
+from gdbheap.targets.unwind_tables import modules_of, room_for_tables
 from gdbheap.text import named
 
 if TYPE_CHECKING:
@@ -172,7 +172,8 @@ class NativeCaller:
         is returned."""
         place = malloc_range(self._libc.loaded)
         doubtful = [thread for thread in self._target.threads if place is None or self._may_stand(thread, place)]
-        registers = [[self._look(thread.tid).registers[index] for index in DWARF] for thread in doubtful]
+        dwarf = self._target.machine.frames.dwarf
+        registers = [[self._look(thread.tid).registers[index] for index in dwarf] for thread in doubtful]
         modules = modules_of(self._target, self._target.space)
         found = _native.unwind_stacks(self._target.space, modules, room_for_tables(), registers)
         followed = {
@@ -182,7 +183,8 @@ class NativeCaller:
         return [followed.get(thread.tid) or self._innermost(thread) for thread in self._target.threads]
 
     def _innermost(self, thread: Thread) -> Stack:
-        return Stack(_name(thread), [self._look(thread.tid).registers[DWARF[16]]], "", False)
+        counter = self._look(thread.tid).registers[self._target.machine.notes.pc]
+        return Stack(_name(thread), [counter], "", False)
 
     def _is_interrupted(self, thread: Thread, counters: Sequence[int]) -> bool:
         """Return whether there may be more frames beyond a signal handler's frame.

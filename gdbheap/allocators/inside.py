@@ -20,7 +20,7 @@ from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.frames import function_at
 from gdbheap.targets.functions import Functions
 from gdbheap.targets.target import AT_ENTRY, Damage, Target, Thread
-from gdbheap.targets.unwind_tables import DWARF, modules_of, room_for_tables
+from gdbheap.targets.unwind_tables import modules_of, room_for_tables
 
 __all__ = ["Inside", "caught", "in_hands"]
 
@@ -143,13 +143,14 @@ def _counters(target: Target) -> list[list[int]]:
     of_general = [dict(enumerate(thread.registers)) for thread in target.threads]
     notes = target.machine.notes
     known = [row | {notes.sp: one.sp, notes.pc: one.pc} for row, one in zip(of_general, target.threads)]
-    registers = [[row.get(number, 0) for number in DWARF] for row in known]
+    dwarf = target.machine.frames.dwarf
+    registers = [[row.get(number, 0) for number in dwarf] for row in known]
     modules = modules_of(target, target.space)
     unwound = _native.unwind_stacks(target.space, modules, room_for_tables(), registers)
     found = []
     for thread, row, whole in zip(target.threads, unwound, known):
         counters = [counter - bool(place) for place, counter in enumerate(row.counters[:MAX_FRAMES])]
-        is_followed = len(counters) > 1 and all(number in whole for number in DWARF)
+        is_followed = len(counters) > 1 and all(number in whole for number in dwarf)
         found.append(counters if is_followed else [thread.pc, *_words(target, thread)])
     return found
 
@@ -157,11 +158,11 @@ def _counters(target: Target) -> list[list[int]]:
 def _words(target: Target, thread: Thread) -> Sequence[int]:
     if _waits(target, thread):
         return ()
-    return target.machine.words_of(target.space.read_available(thread.sp, target.machine.word * STACK_WORDS))
+    return target.machine.codes_of(target.space.read_available(thread.sp, target.machine.word * STACK_WORDS))
 
 
 def _waits(target: Target, thread: Thread) -> bool:
     """Return whether a thread waits in a system call that no allocator makes."""
     calls = target.machine.system_calls
-    number = calls.number(target.space.read_available(thread.pc - calls.size, calls.size))
+    number = calls.number(target.space.read_available(thread.pc - calls.size, calls.size), thread.registers)
     return number is not None and number not in calls.of_malloc

@@ -175,7 +175,8 @@ class BlockPaths:
 
         The register is one of the root's thread and points to ``target``.
         """
-        registers = register_numbers([] if root.thread is None else root.thread.registers)
+        known = [] if root.thread is None else root.thread.registers
+        registers = register_numbers(self.references.target.machine, known)
         low, high = target.block, target.block + max(target.size, 1)
         numbers = [number for number, value in registers.items() if low <= value < high]
         frames = self._frames_of(root) if numbers else []

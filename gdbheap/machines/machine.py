@@ -2,7 +2,7 @@
 
 A target has the record of its program's machine.
 
-Only x86-64 is filled in. All other modules take sizes, limits, places and names from here, and none of them asks which
+All other modules take sizes, limits, places and names from here, and none of them asks which
 machine it is. Sources: each machine's System V ABI; include/linux/elfcore.h, asm/ptrace.h and asm/unistd.h of the
 kernel; features/*.xml of gdb.
 """
@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import platform
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
-from gdbheap.machines.image import CLASS_64, LITTLE_ENDIAN, MACHINE_X86_64, Header
+from gdbheap.machines.image import CLASS_64, LITTLE_ENDIAN, MACHINE_AARCH64, MACHINE_X86_64, Header
 
 # Page sizes of Linux on any machine, from i386 to ppc64 and aarch64. A target that claims another size is not believed.
 SMALLEST_PAGE, LARGEST_PAGE = 4 << 10, 64 << 10
 # Nothing is mapped below this address: vm.mmap_min_addr is 64 KiB by default, and at least one page.
 LOWEST_ADDRESS = 4 << 10
 MAX_ERRNO = 4095
+# The size of a system call's number in code.
+NUMBER_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class Notes:
     """The layout of a core's notes: offsets in bytes, registers by their index.
 
     ``prstatus``: the size of NT_PRSTATUS. ``registers`` and ``count``: the offset in it at which the registers begin,
-    and their number; the first ``general`` of these are general registers. ``prpsinfo_*`` and ``siginfo_*``: offsets in
-    NT_PRPSINFO and NT_SIGINFO.
+    and their number; the first ``general`` of these are general registers. ``thread_pointer``: None if another note has
+    it. ``prpsinfo_*`` and ``siginfo_*``: offsets in NT_PRPSINFO and NT_SIGINFO.
     """
 
     prstatus: int
@@ -40,7 +42,7 @@ class Notes:
     general: int
     pc: int
     sp: int
-    thread_pointer: int
+    thread_pointer: int | None
     prpsinfo_pid: int
     prpsinfo_name: int
     name_size: int
@@ -52,15 +54,17 @@ class Notes:
 class SystemCalls:
     """How to recognise that a thread waits in a system call, and which call it is.
 
-    The code before the thread's program counter is then ``load``, the call's number in four bytes, and ``instruction``,
-    as in glibc's wrappers. ``of_malloc``: the calls that malloc makes (mmap, mprotect, munmap, brk, mremap, madvise,
-    futex, getrandom). ``of_memory``: the names of the calls that map memory, make it usable and give it back.
-    ``arguments``, ``result``: the registers of the arguments and the result, by their index among a thread's registers
-    (as in ``Notes``); functions take their first arguments in the same registers.
+    The code before the thread's program counter then ends with ``instruction``. ``load``: the beginning of the
+    instruction before it, which ends with the call's number in four bytes, as in glibc's wrappers; None if the general
+    register ``number_register`` keeps the number. ``of_malloc``: the calls that malloc makes (mmap, mprotect, munmap,
+    brk, mremap, madvise, futex, getrandom). ``of_memory``: the names of the calls that map memory, make it usable and
+    give it back. ``arguments``, ``result``: the registers of the arguments and the result, by their index among a
+    thread's registers (as in ``Notes``); functions take their first arguments in the same registers.
     """
 
-    load: bytes
+    load: bytes | None
     instruction: bytes
+    number_register: int
     of_malloc: frozenset[int]
     memfd_create: int
     arguments: tuple[int, ...]
@@ -70,12 +74,18 @@ class SystemCalls:
     @property
     def size(self) -> int:
         """How many bytes of code before the program counter ``number`` needs."""
-        return len(self.load) + 4 + len(self.instruction)
+        return len(self.instruction) + (0 if self.load is None else len(self.load) + NUMBER_BYTES)
 
-    def number(self, code: bytes) -> int | None:
-        """Return the number of the system call at the end of ``code``; None if there is none in the known form."""
-        known = code.startswith(self.load) and code.endswith(self.instruction)
-        return int.from_bytes(code[len(self.load) :][:4], "little") if known and len(code) == self.size else None
+    def number(self, code: bytes, registers: Sequence[int]) -> int | None:
+        """Return the number of the system call that a thread with these general registers is in.
+
+        ``code``: the bytes before its program counter. None if they are no system call in the known form."""
+        if len(code) != self.size or not code.endswith(self.instruction):
+            return None
+        if self.load is None:
+            return registers[self.number_register] if self.number_register < len(registers) else None
+        known = code.startswith(self.load)
+        return int.from_bytes(code[len(self.load) :][:NUMBER_BYTES], "little") if known else None
 
 
 @dataclass(frozen=True)
@@ -97,6 +107,18 @@ class ThreadStorage:
     def descriptor(self, pointer: int, size: int) -> tuple[int, int]:
         """Return [start, end) of the ``size`` bytes of ``struct pthread`` next to the thread pointer."""
         return (pointer, pointer + size) if self.data_below else (pointer - size, pointer)
+
+
+@dataclass(frozen=True)
+class Frames:
+    """A thread's registers in unwind tables.
+
+    ``dwarf``: their indexes (as in ``Notes``) by DWARF number, the program counter last. ``kept``: the DWARF numbers of
+    those that a function preserves for its caller.
+    """
+
+    dwarf: tuple[int, ...]
+    kept: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -125,9 +147,10 @@ class Machine:
 
     ``user_end``: the end of the addresses that the kernel gives to a program that asks for no higher ones.
     ``kernel_start``: the end of all addresses that a program can have. ``pointer_mask``: the bits of a pointer that are
-    its address. ``red_zone``: how many bytes below its stack pointer a function may use. ``has_calls``: whether gdbheap
-    can call functions in processes on this machine. ``relative_relocation``: the relocation type that adds an object's
-    load address (R_*_RELATIVE).
+    its address; other bits may contain a program's own marks, or the signature of a return address. ``red_zone``: how
+    many bytes below its stack pointer a function may use. ``has_calls``: whether gdbheap can call functions in
+    processes on this machine. ``relative_relocation``: the relocation type that adds an object's load address
+    (R_*_RELATIVE).
     """
 
     name: str
@@ -143,6 +166,7 @@ class Machine:
     notes: Notes
     system_calls: SystemCalls
     storage: ThreadStorage
+    frames: Frames
     gdb: GdbNames
     has_calls: bool
     relative_relocation: int
@@ -174,6 +198,16 @@ class Machine:
         found = replace(self, page=size)
         fits = all(found.is_paged(start, end) for start, end in ranges if end <= self.kernel_start)
         return found if fits else self
+
+    def of_program(self, size: int | None, ranges: Sequence[tuple[int, int]]) -> Machine:
+        """Return the machine as a program with these ``ranges`` sees it, which claims pages of ``size`` bytes.
+
+        How many bits an address has may depend on the kernel. The stack lies at the end of all addresses."""
+        found = self.with_page(size, ranges)
+        if self.pointer_mask == self.address_end - 1:
+            return found
+        end = max((end for _start, end in ranges if end <= self.user_end), default=self.user_end)
+        return replace(found, pointer_mask=(1 << (end - 1).bit_length()) - 1)
 
     def page_down(self, address: int) -> int:
         """Return the start of the page that contains ``address``."""
@@ -207,6 +241,10 @@ class Machine:
         count = len(raw) // self.word
         letter = self._word.format[-1:]
         return struct.unpack(f"{self._word.format[0]}{count}{letter}", raw[: count * self.word])
+
+    def codes_of(self, raw: bytes) -> list[int]:
+        """Return all whole words without the bits that are no part of an address, such as a signature."""
+        return [word & self.pointer_mask for word in self.words_of(raw)]
 
     def is_error(self, result: int) -> bool:
         """Return whether a system call's result is an error number (syscall(2)): -4095 to -1."""
@@ -242,12 +280,14 @@ X86_64 = Machine(
         prpsinfo_pid=24, prpsinfo_name=40, name_size=16, siginfo_code=8, siginfo_pid=16,
     ),
     system_calls=SystemCalls(
-        load=b"\xb8", instruction=b"\x0f\x05",
+        load=b"\xb8", instruction=b"\x0f\x05", number_register=15,
         of_malloc=frozenset((9, 10, 11, 12, 25, 28, 202, 318)),
         of_memory={9: "mmap", 10: "mprotect", 11: "munmap", 12: "brk", 25: "mremap", 28: "madvise"}, memfd_create=319,
         arguments=(14, 13, 12, 7, 9, 8), result=10,
     ),
     storage=ThreadStorage(data_below=True, has_self_pointer=True),
+    # rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 rip; rbx, rbp and r12 to r15.
+    frames=Frames(dwarf=(10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16), kept=(3, 6, 12, 13, 14, 15)),
     gdb=GdbNames(
         architecture="i386:x86-64", thread_pointer="fs_base", pc="rip", sp="rsp",
         general=("rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"),
@@ -261,7 +301,41 @@ X86_64 = Machine(
     relative_relocation=8,
 )  # fmt: skip
 
-MACHINES = (X86_64,)
+AARCH64 = Machine(
+    name="aarch64",
+    elf_class=CLASS_64,
+    elf_machine=MACHINE_AARCH64,
+    word=8,
+    byte_order="little",
+    page=4096,
+    user_end=1 << 52,
+    kernel_start=1 << 63,
+    pointer_mask=(1 << 52) - 1,
+    red_zone=0,
+    # 34 registers: x0 to x30, sp, pc, pstate.
+    notes=Notes(
+        prstatus=392, tid=32, registers=112, count=34, general=31, pc=32, sp=31, thread_pointer=None,
+        prpsinfo_pid=24, prpsinfo_name=40, name_size=16, siginfo_code=8, siginfo_pid=16,
+    ),
+    # svc #0, and the number in x8.
+    system_calls=SystemCalls(
+        load=None, instruction=b"\x01\x00\x00\xd4", number_register=8,
+        of_malloc=frozenset((98, 214, 215, 216, 222, 226, 233, 278)),
+        of_memory={222: "mmap", 226: "mprotect", 215: "munmap", 214: "brk", 216: "mremap", 233: "madvise"},
+        memfd_create=279, arguments=(0, 1, 2, 3, 4, 5), result=0,
+    ),
+    storage=ThreadStorage(data_below=False, has_self_pointer=False),
+    frames=Frames(dwarf=tuple(range(33)), kept=tuple(range(19, 30))),
+    gdb=GdbNames(
+        architecture="aarch64", thread_pointer="tpidr", pc="pc", sp="sp",
+        general=tuple(f"x{number}" for number in range(31)), saved=("pc", "cpsr", "x0", "x8"), restart="",
+        nop=b"\x1f\x20\x03\xd5", registers=(*(f"x{number}" for number in range(31)), "sp", "pc", "cpsr"),
+    ),
+    has_calls=False,
+    relative_relocation=1027,
+)  # fmt: skip
+
+MACHINES = (X86_64, AARCH64)
 # No address of a supported machine is larger than this.
 LARGEST_ADDRESS = max(machine.address_end for machine in MACHINES) - 1
 # No object can be larger than this: PTRDIFF_MAX.

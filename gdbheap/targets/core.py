@@ -270,9 +270,9 @@ class Core(Target):
     def _choose_page(self) -> None:
         """Use AT_PAGESZ as the page size if every segment consists of whole pages of this size; else record damage."""
         usual, size = self.machine, self.auxv.get(AT_PAGESZ)
-        self.machine = usual.with_page(size, ((part.start, part.end) for part in self._parts))
+        self.machine = usual.of_program(size, [(part.start, part.end) for part in self._parts])
         claimed = usual.with_page(size)
-        if self.machine != claimed:
+        if self.machine.page != claimed.page:
             expected = f"segments of whole pages of {claimed.page} bytes (AT_PAGESZ)"
             self._damage(0, "pages", expected, f"other segments: gdbheap assumes pages of {usual.page} bytes")
 

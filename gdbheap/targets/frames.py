@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from gdbheap import _native
+from gdbheap.machines.machine import Machine
 from gdbheap.targets.elf import ElfFile, LoadedObject
 from gdbheap.targets.functions import Functions
 from gdbheap.targets.target import Target, Thread
-from gdbheap.targets.unwind_tables import DWARF, modules_of, room_for_tables
+from gdbheap.targets.unwind_tables import modules_of, room_for_tables
 
 __all__ = ["Frame", "frame_of_register", "frame_of_variable", "frames_of", "function_at", "register_numbers"]
-
-# rbx, rbp and r12 to r15, as DWARF numbers them.
-KEPT = (3, 6, 12, 13, 14, 15)
 
 # The functions of files that were read before.
 _KNOWN: WeakKeyDictionary[ElfFile, Functions] = WeakKeyDictionary()
@@ -43,9 +41,10 @@ def frames_of(target: Target, thread: Thread) -> list[Frame]:
     Empty if its registers are unknown.
     """
     known = dict(enumerate(thread.registers)) | {target.machine.notes.sp: thread.sp, target.machine.notes.pc: thread.pc}
-    if not all(number in known for number in DWARF):
+    dwarf = target.machine.frames.dwarf
+    if not all(number in known for number in dwarf):
         return []
-    registers = [known[number] for number in DWARF]
+    registers = [known[number] for number in dwarf]
     modules = modules_of(target, target.space)
     (found,) = _native.unwind_stacks(target.space, modules, room_for_tables(), [registers])
     names: dict[int, Functions] = {}
@@ -85,9 +84,10 @@ def frame_of_register(frames: Sequence[Frame], register: int, value: int, word: 
     return None
 
 
-def register_numbers(registers: Sequence[int]) -> dict[int, int]:
+def register_numbers(machine: Machine, registers: Sequence[int]) -> dict[int, int]:
     """Return the values of a thread's callee-saved registers by DWARF number."""
-    return {number: registers[DWARF[number]] for number in KEPT if DWARF[number] < len(registers)}
+    places = {number: machine.frames.dwarf[number] for number in machine.frames.kept}
+    return {number: registers[place] for number, place in places.items() if place < len(registers)}
 
 
 def function_at(target: Target, address: int, names: dict[int, Functions]) -> str:

@@ -71,8 +71,8 @@ class OwnCopy(Process):
             raise NoTarget("the copy has ended, because memory ran out or the program ended")
         with suppress(OSError):
             self.auxv = procfs.parse_auxv(self.machine, self._folder.read("auxv"))
-        ranges = ((mapping.start, mapping.end) for mapping in self.mappings)
-        self.machine = self.machine.with_page(self.auxv.get(AT_PAGESZ), ranges)
+        ranges = [(mapping.start, mapping.end) for mapping in self.mappings]
+        self.machine = self.machine.of_program(self.auxv.get(AT_PAGESZ), ranges)
         self.rss = self._read_rss()
         self.pages = self._merged()
         self.rss = self._sums()

@@ -207,8 +207,8 @@ class Process(Target):
             )
         with suppress(OSError):
             self.auxv = procfs.parse_auxv(self.machine, self._folder.read("auxv"))
-        ranges = ((mapping.start, mapping.end) for mapping in self.mappings)
-        self.machine = self.machine.with_page(self.auxv.get(AT_PAGESZ), ranges)
+        ranges = [(mapping.start, mapping.end) for mapping in self.mappings]
+        self.machine = self.machine.of_program(self.auxv.get(AT_PAGESZ), ranges)
         self.rss = self._ready.sums or self._read_rss()
         self._read_pages()
         self._read_locked()

@@ -11,9 +11,6 @@ from gdbheap.targets.elf import load_bias, read_segments
 from gdbheap.targets.target import AT_SYSINFO_EHDR, Target
 
 PT_GNU_EH_FRAME = 0x6474E550
-# Indexes into struct user_regs_struct of the registers with DWARF numbers 0 to 16 (rax rdx rcx rbx rsi rdi rbp rsp r8
-# …).
-DWARF = (10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16)
 # The most bytes of all tables of a target. Compilers write some MB of them for the largest libraries.
 TABLES_LIMIT, TABLES_SHARE = 256 << 20, 4
 

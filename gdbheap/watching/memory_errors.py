@@ -58,7 +58,8 @@ class MemoryErrors:
         if self._hit is None:
             return []
         found, notes = self._hit.registers, self._process.machine.notes
-        pointers = found[notes.thread_pointer], found[notes.sp], found[notes.pc]
+        pointer = 0 if notes.thread_pointer is None else found[notes.thread_pointer]
+        pointers = pointer, found[notes.sp], found[notes.pc]
         return [Registers(self._hit.tid, *pointers, found[: notes.general])]
 
     def stack(self) -> list[StackFrame]:

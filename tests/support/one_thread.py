@@ -7,7 +7,7 @@ import ctypes
 import os
 from collections.abc import Iterator
 
-from gdbheap.targets.unwind_tables import DWARF
+from gdbheap.machines.machine import X86_64
 
 TRACEME, GETREGS, DETACH, SEIZE, INTERRUPT = 0, 12, 17, 0x4206, 0x4207
 # waitpid(2): for threads too.
@@ -34,7 +34,7 @@ def registers(tid: int) -> tuple[list[int], int]:
     """Return the registers of a thread that stands still as DWARF numbers them, and its thread pointer."""
     found = (ctypes.c_ulong * REGISTERS)()
     ptrace(GETREGS, tid, ctypes.cast(found, ctypes.c_void_p))
-    return [found[index] for index in DWARF], found[FS_BASE]
+    return [found[index] for index in X86_64.frames.dwarf], found[FS_BASE]
 
 
 @contextlib.contextmanager

@@ -81,19 +81,19 @@ def malloc_range(libc: LoadedObject) -> tuple[int, int] | None:
     return libc.base if below is None else below, libc.end if above is None else above
 
 
-def _system_call(target: Target, pc: int) -> int | None:
-    """Return the number of the system call that a thread at ``pc`` has just made or waits in; None if there is none."""
+def _system_call(target: Target, thread: Thread) -> int | None:
+    """Return the number of the system call that a thread has just made or waits in; None if there is none."""
     calls = target.machine.system_calls
-    return calls.number(target.space.read_available(pc - calls.size, calls.size))
+    return calls.number(target.space.read_available(thread.pc - calls.size, calls.size), thread.registers)
 
 
 def _stands(target: Target, thread: Thread, libc: LoadedObject, place: tuple[int, int]) -> bool:
     if place[0] <= thread.pc < place[1]:
         return True
-    number = _system_call(target, thread.pc)
+    number = _system_call(target, thread)
     waits = not thread.failed and number is not None and number not in target.machine.system_calls.of_malloc
     if waits or not libc.contains(thread.pc):
         return False
     count = STACK_WORDS_OF_FAILED if thread.failed else STACK_WORDS
     raw = target.space.read_available(thread.sp, target.machine.word * count)
-    return any(place[0] <= word < place[1] for word in target.machine.words_of(raw))
+    return any(place[0] <= word < place[1] for word in target.machine.codes_of(raw))

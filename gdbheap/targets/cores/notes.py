@@ -8,6 +8,7 @@ offsets are the machine's::
     CORE   NT_FILE       count, page size; (start, end, offset in pages) each; then the paths, each with a zero byte
     CORE   NT_SIGINFO    only the kernel writes it: si_code, si_pid; of the first thread
     CORE   NT_AUXV       pairs of words
+    LINUX  NT_ARM_TLS    behind its thread's NT_PRSTATUS, on aarch64: the thread pointer
     GDB    NT_GDB_TDESC  only a core written by gdb (gcore) has it
 """
 
@@ -27,6 +28,7 @@ from gdbheap.targets.target import Thread
 PSARGS_BYTES = 80
 NT_PRSTATUS, NT_PRPSINFO, NT_AUXV = 1, 3, 6
 NT_FILE, NT_SIGINFO = 0x46494C45, 0x53494749
+NT_ARM_TLS = 0x401
 NT_GDB_TDESC = 0xFF000000
 # Each thread needs a mapping for its stack, and Linux allows that many mappings by default.
 THREAD_LIMIT, FILE_LIMIT = 1 << 16, 1 << 20
@@ -81,6 +83,8 @@ def read_notes(machine: Machine, data: bytes, align: int = 4, room: int | None =
             found.is_cut = True
         elif note.owner == b"CORE":
             _add_core_note(machine, found, note.type, note.data)
+        elif note.owner == b"LINUX" and note.type == NT_ARM_TLS and found.threads and len(note.data) >= machine.word:
+            found.threads[-1] = replace(found.threads[-1], thread_pointer=machine.word_of(note.data))
         found.by_gdb |= note.owner == b"GDB" and note.type == NT_GDB_TDESC
         found.of_kernel |= note.owner == b"VMCOREINFO"
     if found.pid is None and found.threads:
@@ -119,7 +123,7 @@ def _thread(machine: Machine, data: bytes) -> Thread:
     registers = machine.structure(f"{layout.count}P").unpack_from(data, layout.registers)
     return Thread(
         _number(machine, data, layout.tid),
-        registers[layout.thread_pointer],
+        0 if layout.thread_pointer is None else registers[layout.thread_pointer],
         sp=registers[layout.sp],
         pc=registers[layout.pc],
         registers=registers[: layout.general],

@@ -5,6 +5,9 @@
 use crate::error::{Error, Result};
 
 const WORD: u32 = 8;
+/// The machines, by `e_machine` of ELF headers (elf.h).
+pub const EM_X86_64: u32 = 62;
+const EM_AARCH64: u32 = 183;
 /// The range of page sizes that Linux has on any machine.
 pub const SMALLEST_PAGE: u64 = 1 << 12;
 const LARGEST_PAGE: u64 = 1 << 20;
@@ -63,9 +66,50 @@ impl PageSize {
     }
 }
 
+/// The most registers of a frame on any machine.
+pub const MAX_REGISTERS: usize = 33;
+
+/// The registers of a frame, by their numbers in unwind tables (DWARF).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameRegisters {
+    /// The numbers are below `count`, which is at most MAX_REGISTERS.
+    pub count: usize,
+    pub stack_pointer: usize,
+    /// Where a function has the address that it returns to.
+    pub return_address: usize,
+    /// Where the frame's own program counter stands: the same, or a number that no table uses.
+    pub counter: usize,
+    /// The registers that a function must preserve.
+    pub kept: &'static [u16],
+    /// Whose instructions unwind tables may contain.
+    pub vendor: gimli::Vendor,
+}
+
+/// rax to r15, and the return address (System V ABI). The kept ones are rbx, rbp and r12 to r15.
+const X86_64: FrameRegisters = FrameRegisters {
+    count: 17,
+    stack_pointer: 7,
+    return_address: 16,
+    counter: 16,
+    kept: &[3, 6, 12, 13, 14, 15],
+    vendor: gimli::Vendor::Default,
+};
+
+/// x0 to x30, the stack pointer and the program counter (DWARF for the Arm 64-bit Architecture). The kept ones are x19
+/// to x29.
+const AARCH64: FrameRegisters = FrameRegisters {
+    count: 33,
+    stack_pointer: 31,
+    return_address: 30,
+    counter: 32,
+    kept: &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29],
+    vendor: gimli::Vendor::AArch64,
+};
+
 /// A machine, with the page size of one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
+    pub frames: FrameRegisters,
     pub page: PageSize,
     /// The end of the addresses that a program gets unless it asks for higher ones.
     pub user_end: u64,
@@ -74,11 +118,16 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Make a machine. `word` and `page` are the sizes of words and pages in bytes. Fails for words or pages that are
-    /// not supported.
-    pub fn new(word: u32, page: u64, user_end: u64, pointer_mask: u64) -> Result<Machine> {
+    /// Make a machine. `number`: the machine in ELF headers. `word` and `page` are the sizes of words and pages in
+    /// bytes. Fails for a machine, words or pages that are not supported.
+    pub fn new(number: u32, word: u32, page: u64, user_end: u64, pointer_mask: u64) -> Result<Machine> {
+        let frames = match number {
+            EM_X86_64 => X86_64,
+            EM_AARCH64 => AARCH64,
+            _ => return Err(Error::Invalid(format!("machine {number} is not supported"))),
+        };
         match word == WORD {
-            true => Ok(Machine { page: PageSize::new(page)?, user_end, pointer_mask }),
+            true => Ok(Machine { frames, page: PageSize::new(page)?, user_end, pointer_mask }),
             false => Err(Error::Invalid(format!("words of {word} bytes are not supported"))),
         }
     }

@@ -21,8 +21,8 @@ pub type GivenMachine = Py<PyAny>;
 impl Read for Machine {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<Machine> {
         let number = |name: &str| field::<u64>(object, "Machine", name);
-        let word: u32 = field(object, "Machine", "word")?;
-        Machine::new(word, number("page")?, number("user_end")?, number("pointer_mask")?).map_err(raised)
+        let (elf_machine, word) = (field(object, "Machine", "elf_machine")?, field(object, "Machine", "word")?);
+        Machine::new(elf_machine, word, number("page")?, number("user_end")?, number("pointer_mask")?).map_err(raised)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::memory::Space;
 use crate::records::{records, Given};
 use crate::rows::{all, answers};
 use crate::watch::watched;
-use gdbheap_access::process::{self, Module, Stack, REGISTERS};
+use gdbheap_access::process::{self, Module, Stack};
 use gdbheap_core::Watcher;
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard};
@@ -30,7 +30,7 @@ answers! {
 
 /// Return the frames of each thread.
 ///
-/// `room`: bytes that the tables of `modules` may take. `threads`: their registers by DWARF number, rip last. Raises
+/// `room`: bytes that the tables of `modules` may take. `threads`: their registers by DWARF number, the program counter last. Raises
 /// KeyboardInterrupt.
 #[pyfunction]
 pub fn unwind_stacks(
@@ -38,7 +38,7 @@ pub fn unwind_stacks(
     space: &Space,
     modules: Given<Vec<Module>>,
     room: u64,
-    threads: Vec<[u64; REGISTERS]>,
+    threads: Vec<Vec<u64>>,
 ) -> PyResult<Vec<Unwound>> {
     let unwind = |watcher: &dyn Watcher| process::unwind_stacks(watcher, &space.0, modules.0, room, threads);
     Ok(all(watched(py, None, unwind)?))
@@ -67,20 +67,24 @@ impl Unwinder {
         py.detach(|| self.lock().renew(modules.0, room));
     }
 
-    /// Return the frames of a thread, computed from its registers (by DWARF number, rip last). `tables`: the memory
-    /// from which further unwind tables are read. `space`: the memory from which the stack is read, unless `stack` has
-    /// the bytes at the stack pointer from the moment of these registers. Raises KeyboardInterrupt.
+    /// Return the frames of a thread, computed from its registers (by DWARF number, the program counter last).
+    /// `tables`: the memory from which further unwind tables are read. `space`: the memory from which the stack is
+    /// read, unless `stack` has the bytes at the stack pointer from the moment of these registers. Raises
+    /// KeyboardInterrupt.
     #[pyo3(signature = (tables, space, registers, stack=None))]
     fn unwind(
         &self,
         py: Python<'_>,
         tables: &Space,
         space: &Space,
-        registers: [u64; REGISTERS],
+        registers: Vec<u64>,
         stack: Option<&[u8]>,
     ) -> PyResult<Unwound> {
         let stack = match stack {
-            Some(bytes) => Stack::Copied { start: registers[process::STACK_POINTER], bytes },
+            Some(bytes) => {
+                let start = registers.get(tables.0.machine.frames.stack_pointer).copied().unwrap_or_default();
+                Stack::Copied { start, bytes }
+            }
             None => Stack::Live(&space.0),
         };
         let unwind = |watcher: &dyn Watcher| self.lock().unwind(watcher, &tables.0, stack, registers);

@@ -24,4 +24,5 @@ pub mod python;
 pub mod structures;
 pub mod symbols;
 
+pub use gdbheap_access::machine::EM_X86_64;
 pub use gdbheap_access::{Cancelled, Error, Machine, Missing, PageSize, Progress, Result, Watcher};

@@ -6,7 +6,7 @@ use gdbheap_access::memory::{Pages, PRESENT, SWAPPED};
 use gdbheap_core::allocators::glibc::{released, trim_chunks, walk_chunks, Chunks, Released, Stretch};
 use gdbheap_core::allocators::Store;
 use gdbheap_core::memory_use::{pins, Kept, Sum, Sweep};
-use gdbheap_core::{Machine, PageSize};
+use gdbheap_core::{Machine, PageSize, EM_X86_64};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use support::{machine, Chance, Heap, Unwatched};
@@ -220,6 +220,6 @@ fn what_pins_would_free_of_a_heap() {
 #[test]
 fn machines_that_are_none() {
     for (word, page) in [(4, 4096), (8, 0), (8, 2048), (8, 4097), (8, 12288), (8, 1 << 30), (8, u64::MAX)] {
-        assert!(Machine::new(word, page, 1 << 47, u64::MAX).is_err(), "{word} {page}");
+        assert!(Machine::new(EM_X86_64, word, page, 1 << 47, u64::MAX).is_err(), "{word} {page}");
     }
 }

@@ -34,6 +34,7 @@ from gdbheap.machines.machine import LOWEST_ADDRESS
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges
 from gdbheap.targets.target import Target, Thread
+from gdbheap.targets.thread_identities import ThreadIdentities
 
 MAX_THREADS = 1 << 14
 MAX_LOCALS = 4 << 10
@@ -132,7 +133,7 @@ class Threads:
         self._space = target.space
         self._lookups = Lookups()
         self._release = release
-        self._threads = {thread.thread_pointer: thread for thread in target.threads}
+        self._threads = ThreadIdentities(target)
         self._codes: dict[int, _Code | None] = {}
         self._names_left, self._lines_left = ALL_NAMES, ALL_LINES
         self._seen: set[int] = set()
@@ -264,7 +265,7 @@ class Threads:
         try:
             state = self._space.word(address + self._release["interp_tstates"])
             return state > LOWEST_ADDRESS and any(
-                self._space.word(place + self._release["thread_id"]) in self._threads
+                self._threads.find(self._space.word(place + self._release["thread_id"])) is not None
                 for place in self._list(state, address)
             )
         except (Fault, OverflowError):
@@ -283,7 +284,7 @@ class Threads:
     def _states(self, interpreter: int) -> Iterator[ThreadState]:
         try:
             for address in self._list(self._space.word(interpreter + self._release["interp_tstates"]), interpreter):
-                thread = self._threads.get(self._space.word(address + self._release["thread_id"]))
+                thread = self._threads.find(self._space.word(address + self._release["thread_id"]))
                 yield ThreadState(address, interpreter, thread, list(self._frames(address)))
         except (Fault, OverflowError):
             return

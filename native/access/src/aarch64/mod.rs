@@ -4,7 +4,6 @@
 pub(crate) mod cache;
 pub(crate) mod call;
 pub(crate) mod decoding;
-pub(crate) mod frame;
 pub(crate) mod registers;
 pub(crate) mod restarting;
 pub(crate) mod stub;

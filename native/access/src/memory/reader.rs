@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::{Reader, FEW, PIECE};
-    use crate::machine::Machine;
+    use crate::machine::{Machine, EM_X86_64};
     use crate::memory::space::{Backing, Segment, Space};
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
             Segment { start: 0x10000, end: 0x10000 + 2 * PIECE, backing: Backing::File { index: 0, offset: 0 } },
             Segment { start: far + 40, end: far + 1000, backing: Backing::File { index: 0, offset: 40 } },
         ];
-        let machine = Machine::new(8, PIECE, 1 << 47, u64::MAX).unwrap();
+        let machine = Machine::new(EM_X86_64, 8, PIECE, 1 << 47, u64::MAX).unwrap();
         let space = Space::for_core(machine, segments, &[path.to_string_lossy().into_owned()]).unwrap();
         std::fs::remove_file(&path).unwrap();
         let mut reader = Reader::new(&space);

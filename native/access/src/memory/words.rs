@@ -163,7 +163,7 @@ pub fn count_pointers(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Machine;
+    use crate::machine::{Machine, EM_X86_64};
     use crate::memory::space::Source;
 
     const PAGE: u64 = 4 << 10;
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn an_absent_word_is_no_zero() {
-        let machine = Machine::new(8, PAGE, u64::MAX, u64::MAX).expect("a size that pages have");
+        let machine = Machine::new(EM_X86_64, 8, PAGE, u64::MAX, u64::MAX).expect("a size that pages have");
         let space = Space::for_remote(machine, &[(PAGE, 4 * PAGE)], Box::new(Holed)).expect("one stretch");
         let words = Words::read(&space, PAGE, 4 * PAGE);
         assert_eq!(words.words.len() as u64, 3 * PAGE / 8);

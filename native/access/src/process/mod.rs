@@ -24,7 +24,6 @@ pub(crate) mod tracer;
 pub(crate) mod unwind;
 
 pub use crate::arch::call::{call, look};
-pub use crate::arch::frame::{REGISTERS, STACK_POINTER};
 pub use crate::arch::registers::PRESERVED;
 pub use crate::child::descriptor::{duplicate, filesystem, hold_known, owned};
 pub use crate::folder::ProcessFolder;

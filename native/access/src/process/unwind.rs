@@ -4,14 +4,14 @@
 //! the reason is given: the outer frames are then unknown, and nothing is guessed.
 #![forbid(unsafe_code)]
 
-use crate::arch::frame::{KEPT, REFUSAL, REGISTERS, RETURN_ADDRESS, STACK_POINTER};
 use crate::bytes::{u64_at, word_at};
-use crate::error::{Cancelled, Missing, Result as Answer};
+use crate::error::{Cancelled, Error, Missing, Result as Answer};
+use crate::machine::{FrameRegisters, MAX_REGISTERS};
 use crate::memory::space::Space;
 use crate::work::Watcher;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, EvaluationResult, FrameDescriptionEntry, LittleEndian,
-    Location, ParsedEhFrameHdr, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value,
+    Location, ParsedEhFrameHdr, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value, Vendor,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -26,13 +26,16 @@ const MAX_ENTRIES: u64 = 256 << 20;
 const UNHEARD: u64 = 1 << 20;
 const FRAME: u64 = 1 << 10;
 const PIECE: usize = 1 << 16;
+/// The most registers that functions preserve on any machine.
+const MAX_KEPT: usize = 11;
 /// The number of cached pages.
 const MAX_PAGES: usize = 4 << 10;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
-type Values = [u64; REGISTERS];
-/// For each register of KEPT that a frame saved: its number, and the address where it was saved.
-type Saved = [Option<(u64, u64)>; KEPT.len()];
+/// The registers of a frame by their numbers; those that the machine does not have are zero.
+type Values = [u64; MAX_REGISTERS];
+/// For each register that a frame saved for its callers: its number, and the address where it was saved.
+type Saved = [Option<(u64, u64)>; MAX_KEPT];
 
 /// A loaded object: its addresses, and the addresses from its `.eh_frame_hdr` to the end of the segment that contains
 /// this.
@@ -120,7 +123,7 @@ pub fn unwind_stacks(
     space: &Space,
     modules: Vec<Module>,
     room: u64,
-    threads: Vec<[u64; REGISTERS]>,
+    threads: Vec<Vec<u64>>,
 ) -> Answer<Vec<Unwound>> {
     let mut unwinder = Unwinder::new(modules, room);
     unwinder.keeps_saved = true;
@@ -159,22 +162,30 @@ impl Unwinder {
         self.modules = modules.into_iter().map(|module| Loaded { bytes: kept(module), module }).collect();
     }
 
-    /// Unwind the stack of a thread with these registers. `tables`: the memory from which tables are read that the
-    /// unwinder does not have yet.
-    pub fn unwind(&mut self, watcher: &dyn Watcher, tables: &Space, stack: Stack, values: Values) -> Answer<Unwound> {
+    /// Unwind the stack of a thread with these registers, by number. `tables`: the memory from which tables are read
+    /// that the unwinder does not have yet.
+    pub fn unwind(
+        &mut self,
+        watcher: &dyn Watcher,
+        tables: &Space,
+        stack: Stack,
+        registers: Vec<u64>,
+    ) -> Answer<Unwound> {
+        let known = tables.machine.frames;
+        if registers.len() != known.count {
+            return Err(Error::Invalid(format!("a frame has {} registers", known.count)));
+        }
+        let mut values = [0; MAX_REGISTERS];
+        values[..known.count].copy_from_slice(&registers);
         watcher.check()?;
         let mut effort = Effort { watcher, taken: 0 };
         let memory = Seen { stack, pages: RefCell::default() };
         let mut found = Unwound::default();
-        if let Some(reason) = REFUSAL {
-            found.cut = reason.to_string();
-            return Ok(found);
-        }
         let mut context = UnwindContext::new();
         let mut frame = Frame { values, exact: true, after_signal: false };
         while found.counters.len() < MAX_FRAMES {
-            found.counters.push(frame.values[RETURN_ADDRESS]);
-            found.pointers.push(frame.values[STACK_POINTER]);
+            found.counters.push(frame.values[known.counter]);
+            found.pointers.push(frame.values[known.stack_pointer]);
             found.starts.push(0);
             match self.step(tables, &memory, &frame, &mut context, &mut effort, &mut found) {
                 Ok(None) => return Ok(found),
@@ -200,7 +211,8 @@ impl Unwinder {
         effort: &mut Effort,
         found: &mut Unwound,
     ) -> Result<Option<Frame>, Stop> {
-        let counter = frame.values[RETURN_ADDRESS];
+        let known = &tables.machine.frames;
+        let counter = frame.values[known.counter];
         let place = if frame.exact { counter } else { counter.wrapping_sub(1) };
         let Some(index) = self.module_at(place) else {
             found.unknown = Some(counter);
@@ -209,12 +221,12 @@ impl Unwinder {
         let keeps_saved = self.keeps_saved;
         let (header_at, bytes) = self.table(index, tables)?;
         let at_counter = |error: gimli::Error| Stop::Cut(format!("{error} at {counter:#x}"));
-        let found_entry = Entry::of(bytes, header_at, place).map_err(at_counter)?;
+        let found_entry = Entry::of(bytes, header_at, place, known.vendor).map_err(at_counter)?;
         if let Some(start) = found.starts.last_mut() {
             *start = found_entry.entry.initial_address();
         }
         effort.take(found_entry.bytes())?;
-        let (step, saved) = by_entry(memory, &found_entry, frame, place, context).map_err(at_counter)?;
+        let (step, saved) = by_entry(memory, &found_entry, tables, frame, place, context).map_err(at_counter)?;
         if keeps_saved {
             let of_frame = found.counters.len() as u64 - 1;
             found.saved.extend(saved.into_iter().flatten().map(|(register, at)| (of_frame, register, at)));
@@ -310,7 +322,7 @@ impl Unwinder {
     /// it.
     pub(crate) fn function_at(&mut self, tables: &Space, address: u64) -> Option<(u64, u64)> {
         let (header_at, bytes) = self.table(self.module_at(address)?, tables).ok()?;
-        let entry = Entry::of(bytes, header_at, address).ok()?.entry;
+        let entry = Entry::of(bytes, header_at, address, tables.machine.frames.vendor).ok()?.entry;
         Some((entry.initial_address(), entry.initial_address().checked_add(entry.len())?))
     }
 }
@@ -324,7 +336,7 @@ struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     /// Find the entry for `place`. `bytes`: from `.eh_frame_hdr` on, which is at `header_at`.
-    fn of(bytes: &'a [u8], header_at: u64, place: u64) -> Result<Entry<'a>, gimli::Error> {
+    fn of(bytes: &'a [u8], header_at: u64, place: u64, vendor: Vendor) -> Result<Entry<'a>, gimli::Error> {
         let bases = BaseAddresses::default().set_eh_frame_hdr(header_at);
         let header: ParsedEhFrameHdr<Slice> = EhFrameHdr::new(bytes, LittleEndian).parse(&bases, 8)?;
         let gimli::Pointer::Direct(table_at) = header.eh_frame_ptr() else {
@@ -332,7 +344,8 @@ impl<'a> Entry<'a> {
         };
         let offset = table_at.checked_sub(header_at).filter(|offset| *offset < bytes.len() as u64);
         let offset = offset.ok_or(gimli::Error::NoUnwindInfoForAddress)?;
-        let section = EhFrame::new(&bytes[offset as usize..], LittleEndian);
+        let mut section = EhFrame::new(&bytes[offset as usize..], LittleEndian);
+        section.set_vendor(vendor);
         let bases = bases.set_eh_frame(table_at);
         let table = header.table().ok_or(gimli::Error::NoUnwindInfoForAddress)?;
         let entry = table.fde_for_address(&section, &bases, place, EhFrame::cie_from_offset)?;
@@ -350,11 +363,13 @@ impl<'a> Entry<'a> {
 fn by_entry(
     memory: &Seen,
     found: &Entry,
+    tables: &Space,
     frame: &Frame,
     place: u64,
     context: &mut UnwindContext<usize>,
 ) -> Result<(Option<Frame>, Saved), gimli::Error> {
     let Entry { entry, section, bases } = found;
+    let FrameRegisters { count, stack_pointer, return_address, counter, kept, .. } = tables.machine.frames;
     let encoding = entry.cie().encoding();
     let signal = entry.cie().is_signal_trampoline();
     let row = entry.unwind_info_for_address(section, bases, context, place)?;
@@ -363,24 +378,32 @@ fn by_entry(
         CfaRule::RegisterAndOffset { register, offset } => machine.register(*register)?.wrapping_add_signed(*offset),
         CfaRule::Expression(expression) => machine.evaluate(expression, None)?,
     };
-    // A stack grows downwards. Only a signal handler's frame may lead to another stack.
-    if cfa <= frame.values[STACK_POINTER] && !signal && !frame.after_signal {
-        return Err(gimli::Error::CfiInstructionInInvalidContext);
-    }
     let mut values = frame.values;
-    values[STACK_POINTER] = cfa;
-    let saved = KEPT.map(|number| match row.register(Register(number)) {
+    values[stack_pointer] = cfa;
+    let saved_at = |number: u16| match row.register(Register(number)) {
         RegisterRule::Offset(offset) => Some((number.into(), cfa.wrapping_add_signed(offset))),
         _ => None,
-    });
-    for number in 0..REGISTERS as u16 {
-        match machine.restored(&row.register(Register(number)), number, cfa)? {
-            Some(value) => values[number as usize] = value,
-            None if usize::from(number) == RETURN_ADDRESS => return Ok((None, saved)),
-            None => {}
+    };
+    let saved = std::array::from_fn(|place| kept.get(place).copied().and_then(saved_at));
+    // A function that calls none may still have its return address in the register, and no frame. In an outer frame
+    // the register has the address that this frame's callee returns to: such a function says that it has no caller.
+    let keeps_address = return_address != counter && frame.exact;
+    if !keeps_address && row.register(Register(return_address as u16)) == RegisterRule::Undefined {
+        return Ok((None, saved));
+    }
+    // A stack grows downwards. Only a signal handler's frame may lead to another stack.
+    let least = frame.values[stack_pointer].saturating_add(u64::from(!keeps_address));
+    if cfa < least && !signal && !frame.after_signal {
+        return Err(gimli::Error::CfiInstructionInInvalidContext);
+    }
+    for number in (0..count as u16).filter(|number| usize::from(*number) != counter || counter == return_address) {
+        if let Some(value) = machine.restored(&row.register(Register(number)), number, cfa)? {
+            values[number as usize] = value;
         }
     }
-    if values[RETURN_ADDRESS] == 0 {
+    // A return address may be signed, in bits that are no part of an address.
+    values[counter] = values[return_address] & tables.machine.pointer_mask;
+    if values[counter] == 0 {
         return Ok((None, saved));
     }
     Ok((Some(Frame { values, exact: signal, after_signal: signal }), saved))
@@ -450,7 +473,7 @@ impl Machine<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Effort, Module, Stop, Unwinder, FRAME, MAX_ENTRIES, UNHEARD};
-    use crate::machine::Machine;
+    use crate::machine::{Machine, EM_X86_64};
     use crate::memory::space::{Backing, Segment, Space};
     use crate::testing::{Ended, Unwatched};
     use crate::work::Watcher;
@@ -482,7 +505,7 @@ mod tests {
         std::fs::File::create(&path).and_then(|file| file.set_len(SIZE)).unwrap();
         let file = Backing::File { index: 0, offset: 0 };
         let segments = [SIZE, 2 * SIZE, 3 * SIZE].map(|start| Segment { start, end: start + SIZE, backing: file });
-        let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).unwrap();
+        let machine = Machine::new(EM_X86_64, 8, 4096, 1 << 47, u64::MAX).unwrap();
         let space = Space::for_core(machine, segments.to_vec(), &[path.to_string_lossy().into_owned()]).unwrap();
         std::fs::remove_file(&path).unwrap();
         let module = |start| Module { start, end: start + SIZE, table_start: start, table_end: start + SIZE };

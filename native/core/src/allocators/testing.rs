@@ -2,7 +2,7 @@
 
 use super::claimed::Claimed;
 use super::store::Store;
-use gdbheap_access::machine::Machine;
+use gdbheap_access::machine::{Machine, EM_X86_64};
 use gdbheap_access::memory::space::{Source, Space};
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl Source for Linked {
 
 /// Return memory of `blocks` blocks from START on, and a store whose used blocks are those from number `first` on.
 pub(crate) fn linked(size: u64, link: u64, blocks: u64, first: u64) -> (Space, [Store; 1]) {
-    let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).expect("a machine");
+    let machine = Machine::new(EM_X86_64, 8, 4096, 1 << 47, u64::MAX).expect("a machine");
     let source = Box::new(Linked { size, link });
     let space = Space::for_remote(machine, &[(START, START + blocks * size)], source).expect("one range");
     let places = (first..blocks).map(|block| (START + block * size, START + (block + 1) * size)).collect();

@@ -245,7 +245,7 @@ pub(super) fn in_pieces(
 mod tests {
     use super::{in_pieces, PIECE};
     use gdbheap_access::error::Error;
-    use gdbheap_access::machine::Machine;
+    use gdbheap_access::machine::{Machine, EM_X86_64};
     use gdbheap_access::memory::space::{Backing, Segment, Space};
     use gdbheap_access::testing::{Ended, Unwatched};
     use gdbheap_access::work::{Task, Watcher};
@@ -260,7 +260,7 @@ mod tests {
         std::fs::write(&path, vec![1; size as usize]).expect("room for a file");
         let file = Segment { start: START, end: START + size, backing: Backing::File { index: 0, offset: 0 } };
         let zeros = Segment { start: START + size, end: 1 << 46, backing: Backing::Zeros };
-        let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).expect("a machine");
+        let machine = Machine::new(EM_X86_64, 8, 4096, 1 << 47, u64::MAX).expect("a machine");
         let space = Space::for_core(machine, vec![file, zeros], &[path.to_string_lossy().into_owned()]);
         std::fs::remove_file(&path).expect("the file");
         space.expect("disjoint segments")

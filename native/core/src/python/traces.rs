@@ -146,7 +146,7 @@ pub fn count_traces(watcher: &dyn Watcher, space: &Space, tables: &[TraceTable])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gdbheap_access::machine::Machine;
+    use gdbheap_access::machine::{Machine, EM_X86_64};
     use gdbheap_access::memory::space::Source;
     use gdbheap_access::testing::Unwatched;
 
@@ -167,8 +167,12 @@ mod tests {
 
     fn space(words: Vec<u64>) -> Space {
         let end = START + 8 * words.len() as u64;
-        Space::for_remote(Machine::new(8, 4096, 1 << 47, u64::MAX).unwrap(), &[(START, end)], Box::new(Laid(words)))
-            .unwrap()
+        Space::for_remote(
+            Machine::new(EM_X86_64, 8, 4096, 1 << 47, u64::MAX).unwrap(),
+            &[(START, end)],
+            Box::new(Laid(words)),
+        )
+        .unwrap()
     }
 
     #[test]

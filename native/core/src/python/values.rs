@@ -685,7 +685,7 @@ mod tests {
     use crate::python::layout::TypeLayout;
     use crate::python::sizing::Sizing;
     use gdbheap_access::error::Error;
-    use gdbheap_access::machine::Machine;
+    use gdbheap_access::machine::{Machine, EM_X86_64};
     use gdbheap_access::memory::space::{Source, Space};
     use gdbheap_access::testing::{Cancelling, Unwatched};
     use gdbheap_access::work::{Control, Task, Watcher};
@@ -727,7 +727,7 @@ mod tests {
         words: Vec<(u64, u64)>,
         act: impl Fn(&mut Reader<'_>, &Control<'_>) -> T + Sync,
     ) -> Result<T, Error> {
-        let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).expect("a machine");
+        let machine = Machine::new(EM_X86_64, 8, 4096, 1 << 47, u64::MAX).expect("a machine");
         let space = Space::for_remote(machine, &[(START, END)], Box::new(Words(words))).expect("one range");
         let places = vec![(START, START + 4096), (LARGE, LARGE + MIB), (OTHER, OTHER + 8 * MIB)];
         let stores = [Store::Claimed(Arc::new(Claimed { places, closed: false }))];

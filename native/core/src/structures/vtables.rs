@@ -142,7 +142,7 @@ pub(crate) fn first_argument(class: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::{first_argument, Vtables};
-    use gdbheap_access::machine::Machine;
+    use gdbheap_access::machine::{Machine, EM_X86_64};
     use gdbheap_access::memory::space::{Backing, Segment, Space};
     use std::sync::atomic::AtomicU64;
 
@@ -175,7 +175,7 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         let range = (START, START + bytes.len() as u64);
         let segments = vec![Segment { start: range.0, end: range.1, backing: Backing::File { index: 0, offset: 0 } }];
-        let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).unwrap();
+        let machine = Machine::new(EM_X86_64, 8, 4096, 1 << 47, u64::MAX).unwrap();
         let space = Space::for_core(machine, segments, &[path.to_string_lossy().into_owned()]).unwrap();
         std::fs::remove_file(&path).unwrap();
         (space, vtables, range)

@@ -4,7 +4,7 @@
 pub use chance::Chance;
 use gdbheap_access::memory::{Source, Space};
 pub use gdbheap_access::testing::Unwatched;
-use gdbheap_core::Machine;
+use gdbheap_core::{Machine, EM_X86_64};
 
 #[path = "../../../access/tests/support/chance.rs"]
 mod chance;
@@ -14,7 +14,7 @@ pub const PAGE: u64 = 4096;
 
 /// With pages of this size, and addresses of 47 bits.
 pub fn machine(page: u64) -> Machine {
-    Machine::new(8, page, 1 << 47, u64::MAX).expect("a size that pages have")
+    Machine::new(EM_X86_64, 8, page, 1 << 47, u64::MAX).expect("a size that pages have")
 }
 
 /// Stretches of memory, ascending and disjoint.

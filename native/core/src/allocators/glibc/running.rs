@@ -158,7 +158,7 @@ fn chunk(space: &Space, at: u64) -> Option<(u64, u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gdbheap_access::machine::Machine;
+    use gdbheap_access::machine::{Machine, EM_X86_64};
     use std::collections::HashMap;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Arc, Mutex};
@@ -230,7 +230,7 @@ mod tests {
     }
 
     fn look(memory: Memory, most: u64) -> Running {
-        let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).unwrap();
+        let machine = Machine::new(EM_X86_64, 8, 4096, 1 << 47, u64::MAX).unwrap();
         let space = Space::for_remote(machine, &[(0x1000, 0x100000)], Box::new(Shown(Arc::new(memory)))).unwrap();
         look_at_arena(&space, ARENA, &LAYOUT, most).unwrap()
     }
@@ -268,7 +268,7 @@ mod tests {
         let chunks = [(HEAP, 0x40), (HEAP + 0x100, 0x40), (HEAP + 0x200, 0x40)];
         let still = memory(None);
         fill_bin(&still, &chunks);
-        let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).unwrap();
+        let machine = Machine::new(EM_X86_64, 8, 4096, 1 << 47, u64::MAX).unwrap();
         let shown = Arc::new(still);
         let space = Space::for_remote(machine, &[(0x1000, 0x100000)], Box::new(Shown(shown.clone()))).unwrap();
         assert!(look_at_arena(&space, ARENA, &LAYOUT, 100).unwrap().listed.is_some());

@@ -609,7 +609,7 @@ impl Jemalloc {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gdbheap_access::machine::Machine;
+    use gdbheap_access::machine::{Machine, EM_X86_64};
     use gdbheap_access::memory::space::{Backing, Segment};
 
     /// A slab's description has 256 bytes, and says that every second page is active although no extent has it.
@@ -628,7 +628,7 @@ mod tests {
         let end = own + bytes.len() as u64;
         let file = Segment { start: own, end, backing: Backing::File { index: 0, offset: 0 } };
         let zeros = Segment { start, end: start + count as u64 * HUGE, backing: Backing::Zeros };
-        let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).expect("a machine");
+        let machine = Machine::new(EM_X86_64, 8, 4096, 1 << 47, u64::MAX).expect("a machine");
         let space = Space::for_core(machine, vec![file, zeros], &[path.to_string_lossy().into_owned()]);
         std::fs::remove_file(&path).expect("the file");
         let space = space.expect("disjoint segments");

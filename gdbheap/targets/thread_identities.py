@@ -1,0 +1,38 @@
+"""Find threads by the number that ``pthread_self()`` returns: the address of their ``struct pthread``."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from gdbheap.targets.stack_mappings import DESCRIPTOR_BYTES
+from gdbheap.targets.target import Target, Thread
+
+__all__ = ["ThreadIdentities"]
+
+
+class ThreadIdentities:
+    """The threads of a target by ``pthread_self()``, which programs, such as Python, use as a thread's number.
+
+    Where the struct begins at the thread pointer, the two are equal. Elsewhere the struct ends there. Its size, which
+    depends on the C library, then follows from the first number that is asked for: the thread's id is in the struct."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._threads = {thread.thread_pointer: thread for thread in target.threads if thread.thread_pointer}
+        self._pointers = sorted(self._threads)
+        self._size = 0 if target.machine.storage.data_below else None
+
+    def find(self, identity: int) -> Thread | None:
+        """Return the thread for which ``pthread_self()`` returns this; None if there is none."""
+        if self._size is None:
+            self._size = self._size_by(identity)
+        return None if self._size is None else self._threads.get(identity + self._size)
+
+    def _size_by(self, identity: int) -> int | None:
+        place = bisect_right(self._pointers, identity)
+        pointer = self._pointers[place] if place < len(self._pointers) else identity
+        if not 0 < pointer - identity <= DESCRIPTOR_BYTES or identity % self._target.machine.word:
+            return None
+        own = self._target.space.read_available(identity, pointer - identity)
+        numbers = self._target.machine.structure("I" * (len(own) // 4)).unpack(own[: len(own) // 4 * 4])
+        return pointer - identity if self._threads[pointer].tid in numbers else None
