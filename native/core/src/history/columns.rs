@@ -2,11 +2,13 @@
 //! then the next. A compressor finds long runs of equal bytes in them.
 //!
 //! - `addresses`: u32, the distance from the block before in units of 8 bytes; FAR if the address is instead the next
-//! one in `far` (u64, not shuffled). - `sizes`: u32, with the allocator's overhead; FAR: the next of the `large` ones.
-//! - `kinds`: u16, 0 for a block without a living object, or the index of its type in `types` plus one. - `holders`:
-//! u16, 0 if no single holder is known, u16::MAX for an unreachable block, or the index of the holder in the list that
-//! was requested plus one; empty if none was requested. - `offsets`: u8, how far into its block the object begins; 0
-//! for a block without a living object. Empty if unknown: older files do not have it.
+//!   one in `far` (u64, not shuffled).
+//! - `sizes`: u32, with the allocator's overhead; FAR: the next of the `large` ones.
+//! - `kinds`: u16, 0 for a block without a living object, or the index of its type in `types` plus one.
+//! - `holders`: u16, 0 if no single holder is known, u16::MAX for an unreachable block, or the index of the holder in the
+//!   list that was requested plus one; empty if none was requested.
+//! - `offsets`: u8, how far into its block the object begins; 0 for a block without a living object. Empty if unknown:
+//!   older files do not have it.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
