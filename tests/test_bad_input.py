@@ -258,7 +258,7 @@ def test_several_not_permitted(nobody: list[str], victim: programs.Running) -> N
 
 def test_programs_not_permitted(nobody: list[str], victim: programs.Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is not root is told to be; root is not."""
-    assert "run it as root (sudo)" in run_as(nobody, "ps").stdout
+    assert "as root (sudo)" in run_as(nobody, "ps").stdout
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     shown = render_programs(Table([], ProgramSums(0, 0, 0, 0), 3), 0, False, Style())
     assert "3 processes cannot be read" in shown and "sudo" not in shown and "CAP_SYS_PTRACE" in shown
