@@ -110,7 +110,7 @@ class Stacks:
         self._find_python()
 
     def capture(self, registers: Sequence[int], thread_pointer: int) -> Captured:
-        """Return the stack of a stopped thread with these registers (in DWARF's numbering, rip last).
+        """Return the stack of a stopped thread with these registers (in DWARF's numbering, the program counter last).
 
         This is quick and never raises: if frames cannot be read, they are missing, and ``cut`` says so.
         """
@@ -154,7 +154,7 @@ class Stacks:
         return tuple(places), cut
 
     def capture_registers(self, registers: Sequence[int], stack: bytes | None = None) -> Captured:
-        """Return the stack for registers in the kernel's order (``struct user_regs_struct``).
+        """Return the stack for registers in the kernel's order (as in ``machine.notes``).
 
         ``stack``: a copy of the bytes at the stack pointer, if the thread has run on; else None.
         """

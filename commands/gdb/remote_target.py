@@ -16,7 +16,7 @@ from gdbheap.errors import GdbheapError, one_line
 from gdbheap.host import procfs
 from gdbheap.host.identity import BOOT_ID, identify
 from gdbheap.host.procfs import Rss
-from gdbheap.machines.machine import X86_64, Machine
+from gdbheap.machines.machine import THIS_MACHINE, Machine
 from gdbheap.targets.elf import ElfFile, ElfFiles, find_objects
 from gdbheap.targets.mappings import Mapping, Mappings, parse_locked, parse_maps, parse_smaps
 from gdbheap.targets.process import Registers, is_readable, thread_of
@@ -52,7 +52,7 @@ class RemoteProcess(Target):
         threads: Iterable[Registers],
         read: Read,
         files: RemoteFiles | FileReader,
-        machine: Machine = X86_64,
+        machine: Machine = THIS_MACHINE,
     ) -> None:
         super().__init__("process", pid=pid, remote=True, machine=machine)
         self._files = files

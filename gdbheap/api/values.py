@@ -8,6 +8,7 @@ import sys
 from typing import Any, Union
 
 from gdbheap.errors import UsageError
+from gdbheap.machines.machine import LARGEST_ADDRESS
 from gdbheap.report.text.numbers import parse_duration, parse_size
 
 __all__ = ["Seconds", "Size", "Target", "address_of", "count_of", "pid_of", "seconds_of", "size_of", "word_of"]
@@ -19,7 +20,6 @@ Seconds = Union[int, float, str]
 Target = Union[int, str, "os.PathLike[str]"]
 """The id of a process, or the path of a core or a snapshot."""
 MAX_SECONDS = 1e6
-MAX_ADDRESS = (1 << 64) - 1
 
 
 def size_of(value: Size) -> int:
@@ -38,7 +38,7 @@ def count_of(value: int | None) -> int | None:
 
 def address_of(value: int) -> int:
     """Return an address. Raises UsageError for anything else."""
-    return _within(value, MAX_ADDRESS, f"{value!r} is not an address: give an integer, such as 0x7f0000001230")
+    return _within(value, LARGEST_ADDRESS, f"{value!r} is not an address: give an integer, such as 0x7f0000001230")
 
 
 def pid_of(value: int) -> int:

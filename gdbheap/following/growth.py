@@ -160,8 +160,8 @@ class Memory:
         return self._reserved.is_cut
 
     def read(self, number: int, registers: Sequence[int]) -> MemoryCall:
-        """Return what system call ``number`` did. ``registers``: the thread's, right after the call (``struct
-        user_regs_struct``)."""
+        """Return what system call ``number`` did. ``registers``: the thread's, right after the call, in the
+        kernel's order (as in ``machine.notes``)."""
         known = self._machine.system_calls
         name, result = known.of_memory.get(number, ""), registers[known.result]
         arguments = [registers[place] for place in known.arguments]

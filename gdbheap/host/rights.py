@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from gdbheap._native import read_link_patiently, read_patiently
 from gdbheap.host.procfs import PROC, TEXT_LIMIT, parse_auxv, parse_status
-from gdbheap.machines.machine import X86_64
+from gdbheap.machines.machine import THIS_MACHINE
 
 __all__ = ["has_our_rights"]
 
@@ -50,7 +50,7 @@ def _is_allowed(own: str, other: str) -> bool:
         and _link(f"{own}/root") == _link(f"{other}/root")
         and read_patiently(f"{own}/{MOUNTS}", MOST_BYTES) == read_patiently(f"{other}/{MOUNTS}", MOST_BYTES)
         and _label(own) == _label(other)
-        and parse_auxv(X86_64, read_patiently(f"{other}/auxv", TEXT_LIMIT))[AT_SECURE] == 0
+        and parse_auxv(THIS_MACHINE, read_patiently(f"{other}/auxv", TEXT_LIMIT))[AT_SECURE] == 0
     )
 
 

@@ -356,6 +356,10 @@ def own_machine() -> Machine | None:
     return next((machine for machine in MACHINES if machine.name == platform.machine()), None)
 
 
+# The machine that gdbheap runs on; where it is not supported nothing is read, so any record serves.
+THIS_MACHINE = own_machine() or X86_64
+
+
 def machine_of_gdb(architecture: str) -> Machine | None:
     """Return the machine that has this name in gdb; None if it is not supported."""
     return next((machine for machine in MACHINES if machine.gdb.architecture == architecture), None)

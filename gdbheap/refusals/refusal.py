@@ -17,7 +17,7 @@ from typing import TypeVar
 from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, NotPermitted, Unsupported, exhausted, one_line
 from gdbheap.host.procfs import PF_KTHREAD, PROC, Named, ProcessFolder, parse_status
 from gdbheap.machines import image
-from gdbheap.machines.machine import READ_TITLES, X86_64, Machine, machine_of
+from gdbheap.machines.machine import READ_TITLES, THIS_MACHINE, Machine, machine_of
 from gdbheap.refusals import causes
 from gdbheap.refusals.causes import Facts
 from gdbheap.text import named
@@ -177,13 +177,14 @@ def _check_lock(folder: ProcessFolder) -> None:
 
 
 def _machine(folder: ProcessFolder, facts: Facts) -> Machine:
-    """Return the machine that the program is for; a program whose file may not be read counts as x86-64.
+    """Return the machine that the program is for; a program whose file may not be read counts as one for
+    this machine.
 
     Raises Unsupported for a machine that gdbheap does not know.
     """
     header = image.parse_header(_quiet(partial(folder.read, "exe", image.HEADER_SIZE), b""))
     if header is None:
-        return X86_64
+        return THIS_MACHINE
     machine = machine_of(header)
     if machine is None:
         what = f"a {header.bits} program for {header.machine_name}"

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from gdbheap import _native
 from gdbheap.errors import GdbheapError, NotPermitted, Unsupported, UsageError, one_line
 from gdbheap.host.procfs import Named, ProcessFolder
-from gdbheap.machines.machine import X86_64, Machine
+from gdbheap.machines.machine import THIS_MACHINE, Machine
 from gdbheap.refusals import refusal
 from gdbheap.targets.code_places import Condition, Place, Plan, call_places, function_places, left_patches, plan
 from gdbheap.targets.hits import MAX_STAND, Following
@@ -171,7 +171,7 @@ def _start(follower: _native.Follower, folder: ProcessFolder) -> None:
 class Program:
     """A program that gdbheap starts, with all processes that it starts. The system calls of all are reported."""
 
-    machine = X86_64
+    machine = THIS_MACHINE
     pid = folder = None
 
     def __init__(self, words: Sequence[str]) -> None:

@@ -33,7 +33,7 @@ class Hit(Protocol):
 
     @property
     def registers(self) -> Sequence[int]:
-        """The thread's registers at the place (``struct user_regs_struct``)."""
+        """The thread's registers at the place, in the kernel's order (as in ``machine.notes``)."""
 
     @property
     def stack(self) -> bytes | None:

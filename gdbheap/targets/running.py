@@ -116,7 +116,7 @@ class Running(Target):
         return [MappingRow(start, end, kind, index, mapping.offset + start - mapping.start)]
 
     def unwind(self, registers: Sequence[int], stack: bytes | None = None) -> Unwound:
-        """Return the stack of a thread with these registers (in DWARF's order, rip last).
+        """Return the stack of a thread with these registers (in DWARF's order, the program counter last).
 
         The thread is stopped there; or it has run on, and ``stack`` has the bytes that were at its stack pointer.
         """

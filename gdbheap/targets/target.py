@@ -13,7 +13,7 @@ from gdbheap._native import Pages, Space
 from gdbheap.errors import GdbheapError
 from gdbheap.host.identity import Identity
 from gdbheap.host.procfs import Rss
-from gdbheap.machines.machine import X86_64, Machine
+from gdbheap.machines.machine import THIS_MACHINE, Machine
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.mappings import HUGE_PAGES, Mapping, Mappings
 from gdbheap.targets.ranges import Ranges, joined
@@ -111,10 +111,10 @@ class Target:
     exe: str | None = None
     arguments: Sequence[str] = ()
     proc: str | None = None
-    machine: Machine = X86_64
+    machine: Machine = THIS_MACHINE
     mappings: Mappings = field(default_factory=Mappings)
     pages: Pages | None = None
-    space: Space = field(default_factory=lambda: Space.for_core(X86_64, [], []))
+    space: Space = field(default_factory=lambda: Space.for_core(THIS_MACHINE, [], []))
     threads: list[Thread] = field(default_factory=list)
     objects: list[LoadedObject] = field(default_factory=list)
     auxv: dict[int, int] = field(default_factory=dict)

@@ -45,7 +45,7 @@ SET_MASK = 32
 SET_ENTRY, TABLE_ENTRY, ORDERED_NODE, ITEM_SIZE, BUFFER_SIZE = 16, 24, 56, 4, 120
 # MAXFREEBLOCKS of Modules/_collectionsmodule.c.
 FREE_DEQUE_BLOCKS = 16
-# sizeof(sem_t) of x86-64.
+# sizeof(sem_t) where a word has 64 bits.
 SEMAPHORE = 32
 # The lowest bit, in the state of a str, of the number that gives the bytes of a character.
 KIND_AT = 2
