@@ -1,7 +1,6 @@
 """Pages of 4, 16 and 64 KiB: heaps laid out in them, residency by the core's holes, and what every answer says of both.
 
-No machine of the tests has such pages under x86-64; the core claims them (AT_PAGESZ), and what is laid out is made of
-them. The truth is the builder's: its chunks, and which of its pages are not all zeros.
+The cores are of x86-64 or aarch64, and claim such pages (AT_PAGESZ); what is laid out is made of them. The truth is the builder's: its chunks, and which of its pages are not all zeros.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import pytest
 from images import mimalloc
 from images.heap import FREE_STATES, SHAPES, Chunk, Image
 from images.layouts import GLIBCS
+from images.memory import AARCH64, X86_64
 from support.library import heap_of
 from support.programs import ask
 from test_images import arena_rows, compare, expected_arena
@@ -36,8 +36,9 @@ shapes = pytest.mark.parametrize("shape", SHAPES)
 
 
 def sparse_image(rng: random.Random, shape: str, page: int) -> Image:
-    """Return an image of some glibc, whose pages of zeros were never there."""
-    image = Image(rng.choice(GLIBCS), rng, shape, threads=THREADS, page=page)
+    """Return an image of some glibc on some machine, whose pages of zeros were never there."""
+    machine = rng.choice((X86_64, AARCH64))
+    image = Image(rng.choice(GLIBCS), rng, shape, threads=THREADS, page=page, machine=machine)
     image.memory.sparse = True
     return image
 

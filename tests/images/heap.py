@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from images.layouts import Glibc
-from images.memory import PAGE, PT_LOAD, TYPE_SHARED, Memory, elf_header
+from images.memory import AARCH64, PAGE, PT_LOAD, TYPE_SHARED, X86_64, Memory, elf_header
 
 SHAPES = ("sbrk", "foreign sbrk", "blocked sbrk", "no sbrk", "threads only")
 FREE_STATES = ("free", "fast", "tcache")
@@ -92,7 +92,8 @@ class Image:
     ``huge``: the size of the huge pages that malloc uses (glibc.malloc.hugetlb=2), else 0. ``large_caches``: lists of
     chunks up to 4 MiB (2.42 and later). ``lone_fenceposts``: the top of each full heap was of 48 bytes, of
     which fenceposts of 32 and of 16 bytes are made. ``plain_contents``: no contents that look like chunks.
-    ``most_heaps``: of a thread's arena. ``page``: the size of a page; what is laid out grows with it.
+    ``most_heaps``: of a thread's arena. ``page``: the size of a page; what is laid out grows with it. ``machine``: its
+    number in ELF headers; on aarch64 thread-local data is above the thread pointer, and struct pthread below.
     """
 
     def __init__(
@@ -108,10 +109,11 @@ class Image:
         plain_contents: bool = False,
         most_heaps: int = 3,
         page: int = PAGE,
+        machine: int = X86_64,
     ) -> None:
         self.glibc, self.rng, self.shape, self.huge, self.large_caches = glibc, rng, shape, huge, large_caches
         self.lone_fenceposts, self.plain_contents, self.most_heaps = lone_fenceposts, plain_contents, most_heaps
-        self.memory, self.page, self.scale = Memory(page=page), page, page // PAGE
+        self.memory, self.page, self.scale = Memory(page=page, machine=machine), page, page // PAGE
         self.relro, self.data_size = page, max(0x4000, page)
         self.mapped: list[Mapped] = []
         self.caches: list[Cache] = []
@@ -172,7 +174,7 @@ class Image:
             struct.pack("<IIQQQQQQ", PT_LOAD, flags, offset, address, 0, stored, whole, self.page)
             for flags, offset, address, stored, whole in loads
         )
-        memory.write(LIBC, elf_header(TYPE_SHARED, len(loads)) + table)
+        memory.write(LIBC, elf_header(TYPE_SHARED, len(loads), memory.machine) + table)
         for address in range(LIBC + relro, LIBC + relro + size, 64):
             numbers = (0, 1, LIBC + self.rng.randrange(relro), self.rng.getrandbits(64), 131072, address)
             memory.put(address, *self.rng.choices(numbers, k=8))
@@ -188,6 +190,8 @@ class Image:
     def _make_threads(self, count: int) -> None:
         memory, rng, page = self.memory, self.rng, self.page
         distance, tid = rng.choice((64, 72, 80, 96)), rng.randrange(2, 1 << 22)
+        is_above = memory.machine == AARCH64
+        side = 1 if is_above else -1
         memory.map(MAIN_STACK, 8 * page)
         memory.random_at = MAIN_STACK + 7 * page + 0x123
         memory.map(LIBC + 0x100000, 4 * page)
@@ -198,17 +202,20 @@ class Image:
                 memory.map(base, page, perms=0)
                 memory.map(base + page, 4 * page)
                 pointer = base + 4 * page + 0x6C0
-                memory.put(pointer + 0x690, base, 5 * page, page)
+                memory.put(pointer + (-0x2B0 if is_above else 0x690), base, 5 * page, page)
             sp = base + 2 * page if number else MAIN_STACK + 6 * page
-            memory.put(pointer, pointer)  # a thread's control block begins with its own address
+            if is_above:
+                memory.write(pointer - 0x670, struct.pack("<I", tid + number))
+            else:
+                memory.put(pointer, pointer)  # a thread's control block begins with its own address
             memory.threads.append((tid + number, pointer, sp))
             home = self._homes[number]
-            memory.put(pointer - distance + 16, self.arenas[home].address)
+            memory.put(pointer + side * (distance - 16), self.arenas[home].address)
             for chunk in rng.sample(self.chunks, min(20, len(self.chunks))):
-                memory.put(pointer - 256 - 8 * rng.randrange(200), chunk.address + 16)
+                memory.put(pointer + side * (256 + 8 * rng.randrange(200)), chunk.address + 16)
             if self._cache_places.get(home):
                 cache = Cache(tid + number, self._cache_places[home].pop())
-                memory.put(pointer - distance, cache.address)
+                memory.put(pointer + side * distance, cache.address)
                 self.caches.append(cache)
 
     def _make_maps(self) -> None:

@@ -12,7 +12,8 @@ PAGE = 4096
 PT_LOAD, PT_NOTE = 1, 4
 NT_PRSTATUS, NT_AUXV, NT_FILE = 1, 6, 0x46494C45
 AT_PAGESZ, AT_RANDOM = 6, 25
-MACHINE_X86_64 = 62
+NT_ARM_TLS = 0x401
+X86_64, AARCH64 = 62, 183
 TYPE_SHARED, TYPE_CORE = 3, 4
 
 
@@ -35,7 +36,8 @@ class Piece:
 
 @dataclass
 class Memory:
-    """Mappings, threads as (tid, thread pointer, stack pointer), the address of AT_RANDOM, and the size of a page.
+    """Mappings, threads as (tid, thread pointer, stack pointer), the address of AT_RANDOM, the size of a page, and the
+    machine by its number in ELF headers.
 
     ``sparse``: pages of zeros are holes in the core, as the kernel leaves them where no page was."""
 
@@ -44,6 +46,7 @@ class Memory:
     random_at: int = 0
     page: int = PAGE
     sparse: bool = False
+    machine: int = X86_64
 
     def map(self, start: int, size: int, path: str = "", offset: int = 0, perms: int = 6) -> None:
         """Add a mapping of zeros; one without permissions is not dumped."""
@@ -78,7 +81,7 @@ class Memory:
             headers.append(struct.pack("<IIQQQQQQ", PT_LOAD, piece.perms, at, piece.start, 0, *sizes))
             at += len(piece.data)
         with path.open("wb") as file:
-            file.write(elf_header(TYPE_CORE, len(headers)) + b"".join(headers) + notes)
+            file.write(elf_header(TYPE_CORE, len(headers), self.machine) + b"".join(headers) + notes)
             file.seek(self._round_up(file.tell()))
             for piece in pieces:
                 self._save_piece(file, piece)
@@ -110,7 +113,7 @@ class Memory:
     def _notes(self, pieces: list[Piece]) -> bytes:
         auxv = struct.pack("<6Q", AT_PAGESZ, self.page, AT_RANDOM, self.random_at, 0, 0)
         return b"".join(
-            [_note(NT_PRSTATUS, _status(*thread)) for thread in self.threads]
+            [note for thread in self.threads for note in _of_thread(self.machine, *thread)]
             + [_note(NT_AUXV, auxv), _note(NT_FILE, self._files([piece for piece in pieces if piece.path]))]
         )
 
@@ -120,17 +123,27 @@ class Memory:
         return head + rows + b"".join(piece.path.encode() + b"\0" for piece in pieces)
 
 
-def elf_header(kind: int, headers: int) -> bytes:
-    """Return the header of a 64-bit ELF file for x86 whose program headers follow at once."""
+def elf_header(kind: int, headers: int, machine: int = X86_64) -> bytes:
+    """Return the header of a 64-bit ELF file whose program headers follow at once."""
     ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
-    return ident + struct.pack("<HHIQQQIHHHHHH", kind, MACHINE_X86_64, 1, 0, 64, 0, 0, 64, 56, headers, 0, 0, 0)
+    return ident + struct.pack("<HHIQQQIHHHHHH", kind, machine, 1, 0, 64, 0, 0, 64, 56, headers, 0, 0, 0)
 
 
-def _status(tid: int, pointer: int, sp: int) -> bytes:
-    registers = [0] * 27
-    registers[19], registers[21] = sp, pointer
-    return (b"\0" * 32 + struct.pack("<I", tid)).ljust(112, b"\0") + struct.pack("<27Q", *registers) + b"\0" * 8
+def _of_thread(machine: int, tid: int, pointer: int, sp: int) -> list[bytes]:
+    """Return the notes of a thread; on aarch64 another one than that of the registers has the thread pointer."""
+    if machine == AARCH64:
+        return [
+            _note(NT_PRSTATUS, _status(tid, 34, {31: sp})),
+            _note(NT_ARM_TLS, struct.pack("<2Q", pointer, 0), b"LINUX"),
+        ]
+    return [_note(NT_PRSTATUS, _status(tid, 27, {19: sp, 21: pointer}))]
 
 
-def _note(kind: int, data: bytes) -> bytes:
-    return struct.pack("<III", 5, len(data), kind) + b"CORE\0\0\0\0" + data.ljust(-(-len(data) // 4) * 4, b"\0")
+def _status(tid: int, count: int, known: dict[int, int]) -> bytes:
+    registers = [known.get(number, 0) for number in range(count)]
+    return (b"\0" * 32 + struct.pack("<I", tid)).ljust(112, b"\0") + struct.pack(f"<{count}Q", *registers) + b"\0" * 8
+
+
+def _note(kind: int, data: bytes, owner: bytes = b"CORE") -> bytes:
+    head = struct.pack("<III", len(owner) + 1, len(data), kind) + owner.ljust(8, b"\0")
+    return head + data.ljust(-(-len(data) // 4) * 4, b"\0")
