@@ -174,8 +174,8 @@ def test_all_given_back(rng: random.Random, tmp_path: Path) -> None:
         page = gdbheap(str(process.pid)).stdout
         if kernel.in_rollup(process.pid, "LazyFree") < size * 0.99:
             pytest.skip("the kernel has taken some of it already")
-    words = r"(?:lazily |by the program with madvise)\(MADV_FREE\)"
-    given_back = re.findall(rf"([\d.]+) MiB(?: \([\d.]+ % of RSS\):)? freed {words}", page)
+    words = r"(?:freed lazily |the program freed this with madvise)\(MADV_FREE\)"
+    given_back = re.findall(rf"([\d.]+) MiB(?: \([\d.]+ % of RSS\):)? {words}", page)
     assert [float(each) for each in given_back] == [pytest.approx(size / (1 << 20), abs=0.5)] * 2, page
     assert "Do nothing: " in page and "unknown" not in page and "no known allocator" not in page
 

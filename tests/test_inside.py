@@ -280,7 +280,7 @@ def test_what_cannot_be_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     from gdbheap.host import headroom
 
     monkeypatch.setattr(headroom, "memory_left", lambda process: 1 << 20)
-    with pytest.raises(library.Unsupported, match="there is room for 1 MiB more"):
+    with pytest.raises(library.Unsupported, match="only 1 MiB are left"):
         library.snapshot(file)
     monkeypatch.undo()
     monkeypatch.setitem(inside._busy, os.getpid(), object())
