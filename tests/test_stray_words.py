@@ -13,7 +13,7 @@ import pytest
 from strays import COUNTS, KINDS, ONE, fixed, grown, hung, measured, named
 from support.graphs import started
 from support.library import heap_of
-from support.programs import RELEASES, SOURCES, ask, interpreter_of_release, running, since
+from support.programs import RELEASES, SOURCES, ask, interpreter_of, interpreter_of_release, running, since
 
 pytestmark = pytest.mark.cases(3)
 
@@ -37,6 +37,15 @@ def test_floats_in_objects(rng: random.Random, tmp_path: Path) -> None:
     with running(command, tmp_path) as target:
         rows = ask("unreachable", str(target.pid), "--top=100000")["rows"]
     assert ONE in [address for row in rows for address in row["addresses"]]
+
+
+def test_table_of_types(tmp_path: Path) -> None:
+    """The interpreter's table of the types of syntax trees is no row of static objects, whose counts are numbers."""
+    script = "import sys; compile('a += 1', '', 'exec', 0x400); print('READY', flush=True); sys.stdin.read()"
+    for python in {fixed(), interpreter_of("stripped")}:
+        with running([python, "-I", "-c", script], tmp_path) as target:
+            rows = ask("unreachable", str(target.pid), "--top=100000")["rows"]
+        assert [row for row in rows if row["group"] == "lost_references"] == [], python
 
 
 @pytest.mark.parametrize("release", [release for release in since("3.7") if release in RELEASES])

@@ -938,7 +938,9 @@ impl Drawer<'_> {
         }
         let heaps = self.source.blocks.heaps;
         let Some(block) = heaps.block_at(pointer) else { return };
-        let begins = pointer == block.address || strays::begins_inside(|at| heaps.space.word(at).ok(), &block, pointer);
+        let begins = pointer == block.address
+            || strays::begins_inside(|at| heaps.space.word(at).ok(), &block, pointer)
+            || strays::begins_object(&mut self.types, &block, pointer);
         let strength = match strays::sign(&mut self.types, &heaps, address, pointer, begins) {
             Sign::Reference => strength,
             Sign::Late => strength.max(DOUBTFUL),

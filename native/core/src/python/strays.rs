@@ -31,6 +31,8 @@ const SMALL_NEGATIVE: u64 = (-1i64 << 31) as u64;
 const MAX_HEADER: u64 = 8;
 /// The most bytes by which a chunk is larger than the request.
 const MAX_SLACK: u64 = 24;
+/// The most bytes before an object in its block: the collector's head, managed attributes, and debug hooks.
+const MAX_PRE: u64 = 64;
 /// Words after an object's type that are plain in ints, strings and bytes: length, hash, state, digits.
 const PLAIN_WORDS: u64 = 3;
 
@@ -88,16 +90,27 @@ pub(crate) fn begins_inside(mut word: impl FnMut(u64) -> Option<u64>, block: &Bl
     pointer > block && word(pointer).is_some_and(|found| found == block || found == block + MAX_HEADER)
 }
 
+/// Return whether a living object begins at `pointer`, after the collector's head in its block.
+pub(crate) fn begins_object(types: &mut Types<'_>, block: &Block, pointer: u64) -> bool {
+    let distance = pointer.wrapping_sub(block.address);
+    if distance > MAX_PRE || pointer % WORD != 0 {
+        return false;
+    }
+    let Some(number) = types.object_starting_at(pointer) else { return false };
+    let pre = types.kinds[number as usize].pre;
+    distance == pre || distance == pre + types.layout.hook
+}
+
 /// Classify the word `pointer` at `address`, in static data or on a stack, as a reference to a block. `begins`: whether
 /// something begins where it points.
 pub(crate) fn sign(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64, pointer: u64, begins: bool) -> Sign {
     if pointer >= LOW {
         return Sign::Reference;
     }
-    if is_plain_field(types, address) {
+    if is_plain_field(types, heaps, address) {
         return Sign::Nothing;
     }
-    match (beside(heaps, address), begins) {
+    match (beside(types, heaps, address), begins) {
         (Beside::PointersOnly, true) => Sign::Reference,
         (Beside::Pointers, true) if pointer % ROUND != 0 => Sign::Reference,
         (Beside::Pointers | Beside::Neither, true) => Sign::Late,
@@ -109,34 +122,37 @@ pub(crate) fn sign(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64, point
 }
 
 /// Return whether a static object has a count, a size, flags or another plain number at `address`.
-fn is_plain_field(types: &mut Types<'_>, address: u64) -> bool {
+fn is_plain_field(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64) -> bool {
     let layout = types.layout;
     let after = |word: u64| address.wrapping_sub(layout.head() + word * WORD);
-    type_of(types, address.wrapping_sub(layout.ob_refcnt)).is_some()
-        || types.lookup(address.wrapping_sub(layout.tp_flags)).is_some()
-        || type_of(types, after(0)).is_some_and(|(_, item)| item != 0)
-        || (0..PLAIN_WORDS)
-            .any(|word| type_of(types, after(word)).is_some_and(|(flags, _)| flags & layout.flags_plain != 0))
+    let mut of = |object: u64| type_of(types, heaps, object);
+    let is_field = of(address.wrapping_sub(layout.ob_refcnt)).is_some()
+        || of(after(0)).is_some_and(|(_, item)| item != 0)
+        || (0..PLAIN_WORDS).any(|word| of(after(word)).is_some_and(|(flags, _)| flags & layout.flags_plain != 0));
+    is_field || types.lookup(address.wrapping_sub(layout.tp_flags)).is_some()
 }
 
-/// Return `tp_flags` and `tp_itemsize` of the type of the object at `object`; None if nothing there looks like an
-/// object.
-fn type_of(types: &mut Types<'_>, object: u64) -> Option<(u64, u64)> {
+/// Return `tp_flags` and `tp_itemsize` of the type of the static object at `object`; None if nothing there looks like
+/// one. The type of a static object is static too: a table of types in the heap is no row of objects.
+fn type_of(types: &mut Types<'_>, heaps: &Heaps<'_>, object: u64) -> Option<(u64, u64)> {
     let found = types.space.word(object.wrapping_add(types.layout.ob_type)).ok().filter(|found| *found >= SMALL)?;
     let number = types.lookup(found)?;
+    if heaps.block_at(found).is_some() {
+        return None;
+    }
     let item = types.space.word(found.wrapping_add(types.layout.tp_itemsize)).ok()?;
     Some((types.kinds[number as usize].flags, item))
 }
 
 /// Return whether the words around `address` are pointers or numbers.
-fn beside(heaps: &Heaps<'_>, address: u64) -> Beside {
+fn beside(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64) -> Beside {
     let mut bytes = [0; (2 * NEIGHBOURS + 1) * WORD as usize];
     let start = address.saturating_sub(NEIGHBOURS as u64 * WORD);
     let got = heaps.space.fill(start, &mut bytes);
     let words = bytes[..got].chunks_exact(WORD as usize).map(|word| u64_at(word, 0)).enumerate();
     let (mut pointers, mut numbers) = (0, 0);
     for (_, word) in words.filter(|(place, word)| *place != NEIGHBOURS && (SMALL..SMALL_NEGATIVE).contains(word)) {
-        match is_pointer(heaps, word) {
+        match is_pointer(types, heaps, word) {
             true => pointers += 1,
             false => numbers += 1,
         }
@@ -149,12 +165,12 @@ fn beside(heaps: &Heaps<'_>, address: u64) -> Beside {
     }
 }
 
-/// Return whether a word points to memory. A word that may be a number must point to the start of a block, or outside
-/// the heaps.
-fn is_pointer(heaps: &Heaps<'_>, word: u64) -> bool {
+/// Return whether a word points to memory. A word that may be a number must point to the start of a block or of its
+/// object, or outside the heaps.
+fn is_pointer(types: &mut Types<'_>, heaps: &Heaps<'_>, word: u64) -> bool {
     let (low, high) = heaps.bounds();
     match word < LOW && (low..high).contains(&word) {
-        true => heaps.block_at(word).is_some_and(|block| block.address == word),
+        true => heaps.block_at(word).is_some_and(|block| block.address == word || begins_object(types, &block, word)),
         false => heaps.space.covers(word, 1),
     }
 }
