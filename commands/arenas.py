@@ -18,7 +18,7 @@ __all__ = ["COMMAND"]
 class Options(Common):
     """The options of heap arenas."""
 
-    detail: bool = switch("--detail", "list each arena's heaps and free lists, and the threads' caches")
+    detail: bool = switch("--detail", "list each arena's heaps and free lists, and each thread's cache")
 
 
 def _answer(heap: Heap, options: Options) -> arenas.Arenas:
@@ -32,15 +32,15 @@ def _render(shown: Shown[arenas.Arenas, Options]) -> str:
 COMMAND = Command(
     noun="arenas",
     summary="List malloc's arenas as malloc_stats() counts them",
-    text="""malloc_stats() counts blocks in a thread's tcache as in use, and blocks in fast bins as free. The column
-    %system is an arena's share of all memory that malloc got from the kernel, resident or not.""",
+    text="""malloc_stats() counts blocks in a thread's tcache as used, and blocks in fast bins as free. The column
+    %system is the arena's share of all memory that malloc got from the kernel, resident or not.""",
     example="heap arenas --sort=free",
     details="""If the program does not use the C library's malloc, the tables describe the allocator that the program
     uses. For an allocator without arenas, each row is a block size.
 
-    For jemalloc, each row is an arena. Active extents contain blocks in use; the row counts these blocks, and blocks in
-    thread caches. Dirty extents have not been returned to the kernel. Muzzy extents have been returned, but the kernel
-    has not taken their pages yet. Retained extents are only address space, without memory.
+    For jemalloc, each row is an arena. Active extents contain blocks in use; the row counts these blocks, and it counts
+    blocks in thread caches. Dirty extents are free and have not been returned to the kernel. Muzzy extents have been
+    returned, but the kernel has not taken their pages yet. Retained extents are address space without memory.
 
     For mimalloc, each row is one thread's heap, numbered by address. Active pages contain blocks in use, dirty pages
     contain none. The last row counts the pages that belong to no thread. `heap chunks --arena` takes the index of a
@@ -49,8 +49,8 @@ COMMAND = Command(
     tcmalloc has no arenas, because all threads share its spans. A table shows where its free blocks are: in the span
     lists (central), in transfer caches and in each thread's cache.
 
-    For musl's malloc, each row is a slot size. It shows the groups, the used and free slots, and the requested bytes.
-    The malloc before musl 1.2.1 has no groups, so that its table has no rows.""",
+    For musl's malloc, each row is a slot size. The row shows the number of groups, of used slots and of free slots, and
+    the requested bytes. The malloc of musl before 1.2.1 has no groups, so that its table has no rows.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -1,4 +1,4 @@
-"""``heap at``: show what is at an address, and who owns it."""
+"""``heap at``: show what is at an address, and what owns it."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def _render(shown: Shown[at.At, Options]) -> str:
 COMMAND = Command(
     noun="at",
     summary="Show what is at an address, and who owns it",
-    text="""ADDRESS may be any address inside a block. The answer shows the mapping, the block, and the Python object in
-    the block. If the block is a buffer, the answer also names its owner.""",
+    text="""ADDRESS may be any address inside a block. The answer shows the mapping and the block at ADDRESS, and the
+    Python object in the block. If the block is a buffer, the answer also names its owner.""",
     example="heap at 0x7f31c0de1230",
-    details="""A table lists the largest blocks to which this block points. In a program with Python, the answer names a
-    library's static variable that points to the block. If the program runs tracemalloc, the answer shows the line of
-    Python that allocated the block. If the block holds values of a DataFrame, a table or an array, the answer names it.
-    The line of the mapping says how much of the mapping is in transparent huge pages.
+    details="""A table lists the largest blocks to which the block at ADDRESS points. In a program with Python, a static
+    variable of a library may point to the block; the answer then names the variable. If the program runs tracemalloc,
+    the answer shows the line of Python that allocated the block. If the block holds values of a DataFrame, a table or
+    an array, the answer names it. The line of the mapping says how much of the mapping is in transparent huge pages.
 
     `--calls` takes a trace of this process that `gdbheap trace --stacks` wrote. For a core, the trace must have been
-    written earlier. The answer then shows the stack that allocated the block. If stacks were sampled, most blocks have
-    no stack.""",
+    written before the program ended. The answer then shows the stack that allocated the block. If the trace has only a
+    sample of the stacks, most blocks have no stack.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

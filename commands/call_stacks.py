@@ -1,4 +1,4 @@
-"""``gdbheap stacks``: show which stacks allocated what a recorded program had in use."""
+"""``gdbheap stacks``: show the call stacks that allocated the memory which a recorded program had in use."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _two_moments(text: str) -> tuple[Moment, Moment]:
     """Parse two moments, written ``A..B``. Raises ValueError."""
     first, between, second = text.partition(BETWEEN)
     if not between:
-        raise ValueError(f"{text!r} is not two calls A..B, such as 100..peak")
+        raise ValueError(f"{text!r} is not a pair of calls A..B, such as 100..peak")
     return _moment(first), _moment(second)
 
 
@@ -47,10 +47,10 @@ class Options(Pictured):
     """The options of gdbheap stacks."""
 
     at: Moment | None = valued(
-        "--at", "CALL", "show blocks in use after CALL: number, peak, end [default: peak]", None, _moment
+        "--at", "CALL", "show blocks in use after CALL: a number, peak or end [default: peak]", None, _moment
     )
     diff: tuple[Moment, Moment] | None = valued(
-        "--diff", "A..B", "compare blocks in use after two calls: numbers, peak or end", None, _two_moments
+        "--diff", "A..B", "compare blocks in use after call A and after call B", None, _two_moments
     )
     process: int | None = process_of_log()
     pprof: str | None = valued("--pprof", "FILE", "write a profile for 'go tool pprof'", None, str)
@@ -66,7 +66,7 @@ def _answer(files: tuple[str, ...], options: Options) -> CallStacks:
         raise UsageError("gdbheap stacks: --at and --diff exclude each other")
     since, at = options.diff or (None, options.at or PEAK)
     found = call_stacks(os.path.expanduser(files[0]), options.process, at, since)
-    # A picture can show only what grew.
+    # A picture can show only stacks whose memory grew.
     rows = [(tuple(stack.frames), stack.bytes, stack.blocks) for stack in found.rows if stack.bytes > 0]
     draw(options, rows, _title(found), ALLOCATED, lambda: pprof(found.rows, found.began, found.mean))
     return found
@@ -89,19 +89,20 @@ COMMAND = Command(
     peak, unless --at or --diff is given. If stacks were sampled, the figures are estimates.""",
     example="gdbheap stacks --svg=peak.svg",
     details="""A stack contains frames of Python and of C, in the order of the calls. If a block was resized, the stack
-    of its last realloc counts. A table of sites comes first. A site is the innermost line of Python of a stack, or its
-    innermost function. The stacks with the most bytes follow the table. `--format`, `--folded`, `--svg`, `--speedscope`
-    and `--pprof` draw all stacks.
+    of its last realloc counts. A table of sites comes first. The site of a stack is its innermost line of Python, or
+    its innermost function if it has no Python. The stacks with the most bytes follow the table. `--format`, `--folded`,
+    `--svg`, `--speedscope` and `--pprof` draw all stacks.
 
-    If stacks were sampled, the figures are estimates. A block of s bytes has a stack with probability p = 1 -
-    exp(-s/mean), and counts 1/p times. Here, mean is the average number of bytes between two samples. The mean error of
-    a sum is at most sqrt(sum × mean). If a stack was recorded every 512 KiB, a sum of 100 MiB has an error of 7 MiB.
-    `--diff` subtracts the figures after call A from the figures after call B. Pictures do not show stacks that have
-    fewer bytes after call B.
+    If stacks were sampled, the figures are estimates. The trace has a stack for a block of s bytes with the probability
+    p = 1 - exp(-s/mean); each block with a stack counts 1/p times. Here, mean is the average number of bytes between
+    two samples. The mean error of a sum is at most sqrt(sum × mean). If a stack was recorded every 512 KiB, a sum of
+    100 MiB has an error of 7 MiB. `--diff` subtracts the figures after call A from the figures after call B. Pictures
+    do not show stacks that have fewer bytes after call B than after call A.
 
-    Names of functions come from files on this machine that have the recorded build-ids. A function without a symbol is
-    shown as a file and an address. A Python frame is shown as a function with its file and line. gdbheap records such
-    frames in CPython 3.7 to 3.14 with a GIL. Other interpreters have only frames of C.""",
+    gdbheap reads the names of functions from files on this machine that have the recorded build-ids. A function without
+    a symbol is shown as a file and an address. A Python frame is shown as a function with its file and line. gdbheap
+    records Python frames in CPython 3.7 to 3.14 with a GIL. In stacks of other interpreters, all frames are frames of
+    C.""",
     needs=FILES,
     options=Options,
     answer=_answer,

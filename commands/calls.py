@@ -1,4 +1,4 @@
-"""``gdbheap calls FILE``: summarize the calls of a log."""
+"""``gdbheap calls FILE``: summarize the allocator calls in a log."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Options(Writing):
     growth: int | None = valued(
         "--growth",
         "N",
-        "replay and list arena growths, with holes before the N largest",
+        "replay the trace, list arena growths, examine the N largest",
         None,
-        number_or_all("a number of growths"),
+        number_or_all("a number of arena growths"),
     )
 
 
@@ -66,29 +66,30 @@ def _render(shown: Shown[CallStats, Options]) -> str:
 COMMAND = Command(
     noun="calls",
     summary="Summarize a trace: bytes in use over time, peak, lifetimes",
-    text="""FILE is a trace that 'gdbheap trace' wrote. Bytes are the bytes that the program requested. A lifetime is
-    the number of calls from a block's allocation to its release.""",
+    text="""FILE is a trace that 'gdbheap trace' wrote. All bytes are bytes that the program requested. The lifetime of
+    a block is the number of calls from its allocation to its release.""",
     example="gdbheap calls --svg=live.svg",
-    details="""gdbheap analyses the calls of one process, in their order. Usable bytes are the sizes that
+    details="""gdbheap analyses the calls of one process, in their order. Usable bytes are the block sizes that
     malloc_usable_size() returns.
 
     Cumulated bytes are all bytes that were ever allocated, given as two bounds. The upper bound counts the size of each
     call that returned a block. The lower bound counts only the bytes that a realloc adds to its block. A lifetime
     counts the calls of all threads. A realloc does not end a lifetime, even if it moves the block. A block is temporary
-    if its thread's next call after the allocation releases it. heaptrack looks at the process's next call instead, and
-    treats a realloc as a release and an allocation. Half of the released blocks lived at most as long as the figure
-    "half". Nine tenths lived at most as long as the figure "90 %". Both figures are at most 1/128 too high, and exact
-    below 256. Lifetimes in seconds are less exact, because the trace has a timestamp only for every 256 events.
+    if the thread that allocated it releases it with its very next call. heaptrack looks at the next call of the whole
+    process instead. It treats a realloc as a release and an allocation. The figure "half" is the lifetime that half of
+    the released blocks did not exceed. The figure "90 %" is the lifetime that nine tenths did not exceed. Both figures
+    are at most 1/128 too high, and exact below 256. Lifetimes in seconds are less exact, because the trace has a
+    timestamp only for every 256 events.
 
-    A curve has at most 2,048 points, and each point stands for a run of calls. It has the last value of the run, and
-    the most bytes in the run. The peak is therefore always visible. Sizes are grouped in steps of 16 bytes below 32
-    KiB, and of 32 KiB below 64 MiB. gdbheap needs memory for the blocks in use, but not for each call. docs/calls.md
-    says more.
+    A curve has at most 2,048 points, and each point stands for several successive calls. The point has the value after
+    the last of these calls, and the most bytes in use during them. The peak is therefore always visible. Sizes are
+    grouped in steps of 16 bytes below 32 KiB, and in steps of 32 KiB below 64 MiB. gdbheap needs memory for each block
+    in use, but not for each call. docs/calls.md says more.
 
     `--growth` replays the calls as the program made them (docs/replay.md). It lists the calls that made an arena grow.
-    Each row shows by how much the arena grew, and by how much the largest free chunk was too small. Before each of the
-    N largest growths, gdbheap looks for the largest hole; N may be all. The main arena grows when the program break
-    rises. Another arena grows when one of its heaps becomes larger than ever before.""",
+    Each row shows by how many bytes the arena grew. It also shows how many bytes the largest free chunk was too small.
+    gdbheap looks for this chunk only before each of the N largest growths; N may be "all". The main arena grows when
+    the program break rises. Another arena grows when one of its heaps becomes larger than ever before.""",
     needs=LOG,
     options=Options,
     answer=_answer,

@@ -25,15 +25,15 @@ __all__ = ["COMMAND"]
 class Options(Called):
     """The options of heap catch."""
 
-    size: int | None = valued("--size", "SIZE", "match calls that ask for exactly SIZE", None, parse_size)
-    min: int | None = valued("--min", "SIZE", "match calls that ask for at least SIZE", None, parse_size)
-    max: int | None = valued("--max", "SIZE", "match calls that ask for at most SIZE", None, parse_size)
+    size: int | None = valued("--size", "SIZE", "match calls that request exactly SIZE", None, parse_size)
+    min: int | None = valued("--min", "SIZE", "match calls that request at least SIZE", None, parse_size)
+    max: int | None = valued("--max", "SIZE", "match calls that request at most SIZE", None, parse_size)
     address: int | None = valued(
         "--block", "ADDRESS", "match realloc and free of the block at ADDRESS", None, parse_address
     )
-    grows: bool = switch("--grows", "match calls of any size that get memory from the kernel")
-    count: int | None = valued("--count", "N", "stop after N matching calls; 0: no limit [default: 1]", 1, whole_number)
-    duration: float | None = duration("stop after TIME, even if fewer calls matched")
+    grows: bool = switch("--grows", "match calls for which malloc gets memory from the kernel")
+    count: int | None = valued("--count", "N", "end after N matching calls; 0: no limit [default: 1]", 1, whole_number)
+    duration: float | None = duration("end after TIME, even if fewer calls matched")
     seccomp: bool = under_seccomp()
 
 
@@ -69,16 +69,17 @@ COMMAND = Command(
     noun="catch",
     summary="Stop at a malloc call of a given size and show its stack",
     text="""In a shell, the process runs on after the call; in gdb, it stays stopped at the call. The process itself
-    compares the sizes, so that calls that do not match take only about 2 ns longer.""",
+    compares the sizes. A call that does not match therefore takes only about 2 ns longer.""",
     example="heap catch realloc --size=8880819",
     details="""The stack contains frames of Python and of C, in the order of the calls. gdbheap adds a few instructions
-    at the beginning of the function, which compare the sizes. A conditional breakpoint of gdb would slow down each call
-    by a tenth of a millisecond or more. gdbheap removes the instructions at the end. After kill -9, the instructions
-    may stay. They then cost a few system calls when a thread reaches them (docs/growth.md).
+    at the beginning of the function; these instructions compare the sizes. A conditional breakpoint of gdb would slow
+    down each call by a tenth of a millisecond or more. gdbheap removes the instructions when it ends. If gdbheap is
+    killed with kill -9, the instructions may stay. They then cost a few system calls each time a thread reaches them
+    (docs/growth.md).
 
     SIZE is the requested size; for calloc, it is the product of the two arguments. A call of free does not contain the
     requested size. For free, SIZE matches if malloc would serve a request of SIZE bytes with a chunk of the block's
-    size. A few sizes share one chunk size. From 128 KiB on, all sizes within one page do.""",
+    size. A few requested sizes share one chunk size. From 128 KiB on, all requested sizes within one page share it.""",
     needs=CALLED,
     options=Options,
     answer=_answer,

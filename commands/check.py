@@ -23,8 +23,8 @@ def _render(shown: Shown[check.Check, Common]) -> str:
 COMMAND = Command(
     noun="check",
     summary="Check the heap for damage",
-    text="""A row is a damaged place: what gdbheap expected there, and what it found. Places that a thread inside malloc
-    was changing do not count. The exit status is 1 if there is damage.""",
+    text="""Each row describes a damaged place: what gdbheap expected there, and what it found. A place that a thread
+    inside malloc was changing does not count as damaged. The exit status is 1 if there is damage.""",
     example="heap check",
     details="""gdbheap walks every region of every allocator, and checks these parts:
 
@@ -36,12 +36,12 @@ COMMAND = Command(
     - jemalloc: every extent in its tree; every slab's bitmap, compared with its count of free regions.
     - tcmalloc: every span in its map of pages; the span's free blocks, compared with its count of used blocks.
 
-    If glibc ended the program by abort(), the first line is glibc's message. The next line names the block to blame:
-    the block before the damage, the block that was freed twice, or the block into which a pointer points. The path to
-    the block follows, and the functions that called malloc or free.
+    If glibc ended the program by abort(), the first line is glibc's message. The next line names the block that caused
+    the abort: the block before the damage, the block that was freed twice, or the block into which the freed pointer
+    points. The path to the block follows, and then the functions that called malloc or free.
 
-    When a process stops, a thread inside malloc may have changed only half of a list. A place that the thread was
-    changing is named "caught inside malloc".""",
+    When a process is stopped, a thread inside malloc may have changed only half of a list. The answer calls such a
+    place "caught inside malloc".""",
     needs=TARGET,
     options=Common,
     answer=_answer,

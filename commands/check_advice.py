@@ -24,12 +24,12 @@ COMMAND = Command(
     noun="check-advice",
     summary="Check whether an advised setting is active",
     text="""Run this command after you have restarted the program with a setting that a finding names. The answer says
-    whether malloc uses the setting, and how much memory of the affected kind is left.""",
+    whether malloc uses the setting. It also says how much memory of the affected kind is left.""",
     example="heap check-advice",
-    details="""The kernel keeps the initial environment, which says whether the program was started with the setting.
-    malloc's own variable mp_ says whether the value is in force. A list shows the settings that `heap` advises now.
-    `heap trim` says how much malloc_trim(0) would return, or how much the call returned. If `--no-text` is given, a
-    value that is not a number is shown by its length.""",
+    details="""The kernel keeps the environment with which the program started; it shows whether the setting was given.
+    malloc's own variable mp_ shows whether the value is in force. A list shows the settings that `heap` advises now.
+    `heap trim` says how much malloc_trim(0) would return, or has returned. If `--no-text` is given, gdbheap shows only
+    the length of a value that is not a number.""",
     needs=TARGET,
     options=Common,
     answer=_answer,

@@ -39,16 +39,18 @@ class Options(Pictured):
     states: tuple[str, ...] = valued(
         "--state",
         "STATES",
-        f"show only these states: {', '.join(chunks.STATES)}",
+        f"show only these block states: {', '.join(chunks.STATES)}",
         chunks.STATES,
         some_of(chunks.STATES),
     )
-    minimum: int = valued("--min", "SIZE", "skip blocks smaller than SIZE, headers included", 0, parse_size)
-    maximum: int | None = valued("--max", "SIZE", "skip blocks larger than SIZE", None, parse_size)
+    minimum: int = valued("--min", "SIZE", "skip blocks smaller than SIZE, including the header", 0, parse_size)
+    maximum: int | None = valued(
+        "--max", "SIZE", "skip blocks larger than SIZE, including the header", None, parse_size
+    )
     arena: ArenaChoice | None = valued(
         "--arena", "ARENA", "show one arena: main, an index from 'heap arenas', or jemalloc:INDEX", None, _arena
     )
-    type: str | None = valued("--type", "GLOB", "show only objects and classes whose full name matches GLOB", None, str)
+    type: str | None = valued("--type", "GLOB", "show only blocks whose type's full name matches GLOB", None, str)
     by: str | None = valued(
         "--by",
         "WHAT",
@@ -61,7 +63,7 @@ class Options(Pictured):
         """Raise UsageError for options that do not fit the table that --by asks for."""
         super().check()
         if self.draws and self.by != STACK:
-            raise UsageError("heap chunks: only stacks that jemalloc sampled can be drawn: add --by=stack")
+            raise UsageError("heap chunks: a tree can show only stacks that jemalloc sampled: add --by=stack")
         if self.by is not None:
             self._check_kinds(f"--by={self.by}")
         elif self.sort not in chunks.ORDERS:
@@ -114,33 +116,35 @@ def _render(shown: Shown[Answer, Options]) -> str:
 COMMAND = Command(
     noun="chunks",
     summary="List single blocks: address, size, state and content",
-    text="""A row is a block: malloc's pointer, the size with the header, the state, the free list, and the content. The
-    totals count all blocks that match.""",
+    text="""Each row describes a block: the pointer that malloc returned, the size including the header, the state, the
+    free list, and the content. The totals count all blocks that match.""",
     example="heap chunks --state=used --min=1M",
-    details="""A used block's content is its Python object, the object that owns it, or what its bytes look like. A
-    small bin holds chunks of one size; a large bin is named after its smallest size. Recently freed chunks are in the
-    unsorted bin. Python objects of up to 512 bytes are in pymalloc's pools, unless pymalloc is off. A large block
-    (mmap) belongs to no arena.
+    details="""The content of a used block is its Python object, its owner, or what its bytes look like. A small bin
+    contains chunks of one size; a large bin is named after its smallest size. Recently freed chunks are in the unsorted
+    bin. Python objects of up to 512 bytes are in pymalloc's pools, unless pymalloc is off. A large block (mmap) belongs
+    to no arena.
 
-    `--state` takes several states, separated by commas. A free block is in a bin, or in another allocator's slab, span,
-    page or group. A block with the state tcache is in a thread's cache, of any allocator. The GLOB of `--type` may
-    contain `*`, `?` and `[...]`. It matches Python types, classes of C++ and Rust, and the other names in the column of
-    contents.
+    `--state` takes several states, separated by commas. A block with the state free is in a bin, or in another
+    allocator's slab, span, page or group. A block with the state tcache is in a thread's cache, whichever allocator it
+    belongs to. The GLOB of `--type` may contain `*`, `?` and `[...]`. It matches Python types, classes of C++ and Rust,
+    and all other names in the column of contents.
 
-    Blocks of another allocator that gdbheap walks are listed, too. These blocks have no header. Their states are used,
-    free and tcache. Room for more blocks on their pages counts as free.
+    gdbheap also lists the blocks of every other allocator that it can read. These blocks have no header. Their states
+    are used, free and tcache. Room for more blocks on a page of the allocator counts as free blocks.
 
     A used block of C, C++ or Rust has a name only if something proves what the block is. A vtable proves a C++ object.
-    Links that agree with a container's count prove nodes and buffers of containers of C++ and Rust. Objects of `Box<dyn
-    Trait>`, OpenSSL's SSL_CTX and SSL, and PostgreSQL's memory contexts have names, too. A Rust type needs symbols.
+    Nodes and buffers of a container of C++ or Rust are proven if their links agree with its count. Objects of `Box<dyn
+    Trait>`, OpenSSL's SSL_CTX and SSL, and PostgreSQL's memory contexts have names, too. gdbheap needs symbols to name
+    a Rust type.
 
-    `--by=type` shows a row for each of these kinds. Rows with the most bytes come first, or with `--sort=count` rows
-    with the most blocks. Rows of vectors, strings and hash tables show their capacity, and how much of it is filled.
-    Blocks of Python's own allocator are left out, and other blocks of Python's objects have no kind.
+    `--by=type` shows a row for each of these kinds of blocks. The rows with the most bytes come first; with
+    `--sort=count`, the rows with the most blocks do. Rows of vectors, strings and hash tables show their capacity, and
+    how much of it is filled. Blocks of Python's own allocator are left out. Other blocks that belong to Python objects
+    have no kind.
 
     `--by=stack` needs a jemalloc that samples allocations (MALLOC_CONF=prof:true). It lists the stacks of the sampled
-    blocks in use, most bytes first. `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw all these
-    stacks, without jemalloc's own frames.""",
+    blocks in use, and the stacks with the most bytes come first. `--format`, `--folded`, `--svg`, `--speedscope` and
+    `--pprof` draw all these stacks, without jemalloc's own frames.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

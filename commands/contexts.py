@@ -18,7 +18,7 @@ def _answer(heap: Heap, options: Pictured) -> contexts.Contexts:
     if options.draws:
         from gdbheap.report.formats.trees import contexts_tree
 
-        draw(options, contexts_tree(found), "Memory of the memory contexts")
+        draw(options, contexts_tree(found), "Memory contexts, by bytes")
     return found
 
 
@@ -29,17 +29,17 @@ def _render(shown: Shown[contexts.Contexts, Pictured]) -> str:
 COMMAND = Command(
     noun="contexts",
     summary="List the memory contexts of a PostgreSQL backend",
-    text="""A row is a memory context: its bytes from malloc, how many of them are free, its depth below
+    text="""Each row describes a memory context: its bytes from malloc, the free bytes among them, its depth below
     TopMemoryContext, its name and its purpose. The first table adds up the contexts that have the same name.""",
     example="heap contexts --top=10",
     details="""The figures equal total_bytes, free_bytes and used_bytes of the view pg_backend_memory_contexts. gdbheap
-    reads them from any backend or core, even while a query runs, without asking the server. gdbheap knows the memory
-    contexts of PostgreSQL 13 to 18; other programs have none.
+    reads them from any backend or core, even while a query runs. It sends no request to the server. gdbheap knows the
+    memory contexts of PostgreSQL 13 to 18; other programs have none.
 
     `--sort=tree` lists each context before the contexts below it. `--format`, `--folded`, `--svg`, `--speedscope` and
-    `--pprof` draw this tree. A context's free bytes are drawn as one of its children; purposes are not shown. Contexts
-    more than 100 levels down are merged into one, "deeper levels". If there are more than 20,000 contexts, fewer levels
-    are drawn.""",
+    `--pprof` draw this tree. The free bytes of a context are drawn as one of its children. Purposes are not shown. All
+    contexts more than 100 levels down are merged into one, named "deeper levels". If there are more than 20,000
+    contexts, gdbheap draws fewer levels.""",
     needs=TARGET,
     options=Pictured,
     answer=_answer,

@@ -35,21 +35,21 @@ def _render(shown: Shown[Difference, Options]) -> str:
 COMMAND = Command(
     noun="diff",
     summary="Show what changed between snapshots",
-    text="""A state is a snapshot, or the present state of a process or a core. The last state is compared with the
-    first. Three or more states also show which figures only rise.""",
+    text="""A state is a snapshot, or the present state of a process or a core. diff compares the last state with the
+    first. If there are three or more states, diff also shows which figures only rise.""",
     example="heap diff second.heap",
-    details="""In gdb, all states are snapshots. A single snapshot is compared with gdb's target. The first line says
-    which holders grew. A table follows for each kind of change: holders, ledger, types, block sizes, retained bytes,
-    arenas, holes and findings. The ledger's changes add up to the change of RSS. Holes are listed if they are new or
-    gone, with the blocks that pin them.
+    details="""In gdb, all states are snapshots. If only one snapshot is given, it is compared with gdb's target. The
+    first line says which holders grew. A table follows for each kind of change: holders, ledger, types, block sizes,
+    retained bytes, arenas, holes and findings. The changes of the ledger's lines add up to the change of RSS. A hole is
+    listed if it is new or gone, together with the blocks that pin it.
 
     The machine's start, the process id and the process's start time identify a process. In states of one process,
-    addresses identify arenas, holes and objects. In states of different processes, paths identify objects, and holes
-    are not compared. If several objects retain the same blocks, the innermost object is named.
+    addresses identify arenas, holes and objects. In states of different processes, paths identify objects, and diff
+    does not compare holes. If several objects retain the same blocks, diff names the innermost object.
 
-    Three or more states show which figures rose from each state to the next, and how fast. If the control group has a
-    limit, or `--limit` gives one, a line predicts when RSS reaches it. A block counts as kept if its address has a
-    block of the same size and type. It may be a different block.""",
+    If there are three or more states, diff shows the figures that never fell, and how fast they rose. If the control
+    group has a limit, or `--limit` gives one, a line predicts when RSS reaches the limit. A block counts as kept if a
+    block of the same size and type is at its address later. This may be a different block.""",
     needs=LOOKS,
     options=Options,
     answer=_answer,

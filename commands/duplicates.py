@@ -19,7 +19,7 @@ class Options(Common):
     """The options of heap duplicates."""
 
     type: str | None = valued("--type", "GLOB", "show only types whose full name matches GLOB", None, str)
-    holders: bool = switch("--holders", "show which types refer to most copies (reads all references)")
+    holders: bool = switch("--holders", "show the types that refer to most copies (reads all references)")
 
 
 def _answer(heap: Heap, options: Options) -> duplicates.Duplicates:
@@ -33,12 +33,13 @@ def _render(shown: Shown[duplicates.Duplicates, Options]) -> str:
 COMMAND = Command(
     noun="duplicates",
     summary="List values that are stored more than once (Python)",
-    text="""A row is a value: how many copies exist, and how many bytes keeping only one copy would save. Values are
-    str, bytes, int, float, complex, and tuples of these.""",
+    text="""Each row describes a value: how many copies exist, and how many bytes keeping only one copy would save. A
+    value is a str, bytes, int, float or complex, or a tuple of such values.""",
     example="heap duplicates --top=20 --holders",
-    details="""The saving is the bytes of all copies except the largest. Objects of subclasses and values in the
-    interpreter's static data are left out. Equal values in two interpreters with separate arenas do not count as
-    copies, because interpreters cannot share a value. gdbheap compares values by a hash of their contents, of 128 bits.
+    details="""The saving is the number of bytes of all copies except the largest copy. Objects of subclasses are left
+    out, and so are values in the interpreter's static data. Equal values in two interpreters with separate arenas do
+    not count as copies, because interpreters cannot share a value. gdbheap compares hashes of 128 bits of the contents,
+    not the values themselves.
 
     `--holders` names, for each listed value, the types that refer to most of its copies. A container is named by its
     holder, such as "dict of app.Session".""",

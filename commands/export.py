@@ -40,7 +40,9 @@ NAMES = [table.name for table in TABLES]
 class Options(Several, Writing):
     """The options of gdbheap export."""
 
-    output: str = valued("-o", "DIR", "write DIR, FILE.heapsnapshot, or a URL (with --partition)", "", str, needed=True)
+    output: str = valued(
+        "-o", "DIR", "write to DIR or FILE.heapsnapshot, or upload to a URL (with --partition)", "", str, needed=True
+    )
     format: str = valued(
         "--format",
         "FORMAT",
@@ -52,14 +54,14 @@ class Options(Several, Writing):
     tables: tuple[str, ...] | None = valued(
         "--tables",
         "NAME,…",
-        "write only these tables, and the table snapshots (docs/data.md)",
+        "write only these tables and the table 'snapshots' (docs/data.md)",
         None,
         some_of(NAMES, (SNAPSHOTS,)),
     )
     edges: bool = switch("--edges", "write edges and retained bytes even beyond 2,000,000 blocks")
-    with_contents: bool = switch("--with-contents", "show the keys of dicts in a heapsnapshot")
+    with_contents: bool = switch("--with-contents", "write the keys of dicts into a heapsnapshot, unhidden")
     partition: tuple[Part, ...] = valued(
-        "--partition", "KEY[=VALUE],…", "write one folder for each value of keys such as host,pid", (), parse_partition
+        "--partition", "KEY[=VALUE],…", "write one folder for each value of KEYS, such as host,pid", (), parse_partition
     )
 
 
@@ -84,7 +86,7 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
         if options.partition or options.tables:
             raise UsageError("gdbheap export: a heapsnapshot is one file: leave out --partition and --tables")
         if not path.endswith(f".{HEAPSNAPSHOT}"):
-            raise UsageError("gdbheap export: DevTools opens only files named so: -o FILE.heapsnapshot")
+            raise UsageError("gdbheap export: DevTools opens only files whose names end so: -o FILE.heapsnapshot")
         return export_graph(sources[0], path, options.mode)
     check(path, options.format, options.partition)
     missed: list[str] = []
@@ -115,7 +117,9 @@ def _gathered(sources: Sequence[Source], options: Options, missed: list[str]) ->
             continue
         met = True
         if lacking := wanted - found.tables.keys() if options.tables is not None else ():
-            missed.append(f"{source.name} does not have {', '.join(sorted(lacking))}: export the process, or the core")
+            missed.append(
+                f"{source.name} does not contain {', '.join(sorted(lacking))}: export the process, or the core"
+            )
         yield found
     if failed is not None and not met:
         raise failed
@@ -130,27 +134,28 @@ def _render(shown: Shown[Exported, Options]) -> str:
 COMMAND = Command(
     noun="export",
     summary="Export tables as Parquet, CSV or SQLite, or the graph",
-    text="""DIR appears only when it is complete, and replaces an older export. The files hold no contents of strings,
-    bytes and keys. Parquet needs pyarrow: pip install 'gdbheap[parquet]'.""",
+    text="""DIR appears only when it is complete, and then replaces an older export. The files do not contain the
+    contents of strings, bytes and keys. The format parquet needs pyarrow: pip install 'gdbheap[parquet]'.""",
     example="gdbheap export -o tables",
     details="""The files are DIR/TABLE.parquet, DIR/TABLE.csv or DIR/heap.sqlite. The tables are snapshots (a row for
     each export), ledger, findings, mappings, arenas, threads, holes, types, blocks, objects and edges. docs/data.md
-    lists their columns with units. If the target is a snapshot, only the tables that were saved in the snapshot are
-    written. A process runs on before anything is written. gdbheap does not replace a folder that contains other files.
+    lists their columns with units. If the target is a snapshot, gdbheap writes only the tables that were saved in it. A
+    process already runs on when gdbheap begins to write. gdbheap does not replace a folder that contains other files.
 
     `--format=heapsnapshot` writes the graph of references as one file for the memory panel of Chrome's DevTools. An
     address has the same number in all files of one process, so that DevTools can compare the files. The 250,000
-    references nearest to the roots have names: attributes, variables, indices or keys of dicts. If no name is known,
-    the offset is shown. Keys that are names of attributes and modules are always shown; other keys are shown only with
-    `--with-contents`.
+    references nearest to the roots have names: attributes, variables, indices or keys of dicts. A reference without a
+    known name is shown by its offset. Keys that are names of attributes and modules are always shown; other keys are
+    shown only with `--with-contents`.
 
     `--partition` writes each table into folders, like Hive: DIR/blocks/host=web1/pid=1234/data.parquet. DuckDB, Spark
-    and Trino can then read all processes of all hosts as one table (docs/fleet.md). These keys are filled in: host,
-    pid, program, day, time, container, boot_id, started, python, glibc and kind. Any other key needs a value. DIR may
-    then be a URL that fsspec knows, such as s3://bucket/heaps. A URL needs `gdbheap[remote]`, and the library of the
-    storage system. URLs of local files are refused. `--partition` allows several targets, which `--name`, `--cgroup`
-    and `--children` may choose. Rows of the table snapshots are written last. If a target, or a table of `--tables`,
-    could not be read, it is named, and the status is 1. Targets that ended meanwhile are not named.""",
+    and Trino can then read all processes of all hosts as one table (docs/fleet.md). gdbheap knows the values of these
+    keys: host, pid, program, day, time, container, boot_id, started, python, glibc and kind. You must give a value for
+    any other key. DIR may then be a URL that fsspec knows, such as s3://bucket/heaps. A URL needs `gdbheap[remote]`,
+    and the library of the storage system. URLs of local files are refused. `--partition` allows several targets;
+    `--name`, `--cgroup` and `--children` can choose them. The rows of the table snapshots are written last. If gdbheap
+    could not read a target, or a table of `--tables`, a message names it. The exit status is then 1. No message names
+    targets that ended in the meantime.""",
     needs=SOURCES,
     options=Options,
     answer=_answer,

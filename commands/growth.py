@@ -27,10 +27,10 @@ __all__ = ["COMMAND"]
 class Options(Pictured):
     """The options of heap growth."""
 
-    duration: float | None = duration("stop after TIME [default: at Ctrl-C or the process's end]")
-    count: int | None = valued("--count", "N", "stop after N calls that make memory grow", None, whole_number)
-    no_stacks: bool = switch("--no-stacks", "count calls without their stacks, ten times as fast")
-    perf: bool = switch("--perf", "use a kernel tracepoint (CAP_PERFMON): stop nothing, show no Python frames")
+    duration: float | None = duration("end after TIME [default: at Ctrl-C or the process's end]")
+    count: int | None = valued("--count", "N", "end after N calls that make memory grow", None, whole_number)
+    no_stacks: bool = switch("--no-stacks", "count calls without recording their stacks, which is ten times faster")
+    perf: bool = switch("--perf", "use a kernel tracepoint (CAP_PERFMON): stop no thread, show no Python frames")
     seccomp: bool = under_seccomp()
 
 
@@ -55,7 +55,7 @@ def _title(pid: int | None) -> str:
 
 
 def _begun(pid: int | None, places: int, perf: bool) -> None:
-    """Print that following has begun, because nothing else is printed for a long time."""
+    """Print that gdbheap now follows the process, because nothing else is printed for a long time."""
     where = "by a tracepoint" if perf else f"at {places} places"
     if pid is not None:
         tell(f"process {pid} is followed {where}; Ctrl-C ends it", anyway="GDBHEAP_DEBUG" in os.environ)
@@ -68,28 +68,28 @@ def _render(shown: Shown[Growth, Options]) -> str:
 COMMAND = Command(
     noun="growth",
     summary="Show which calls make the memory grow (live)",
-    text="""The process runs on. growth follows the calls until Ctrl-C, the end of the process, --duration or --count.
-    It prints the cost: how often a thread was stopped, and for how long.""",
+    text="""The process runs on. growth follows its calls until Ctrl-C, the end of the process, --duration or --count.
+    growth prints its cost: how often it stopped a thread, and for how long.""",
     example="heap growth --duration=10",
     details="""gdbheap follows the system calls brk, mmap, mprotect, munmap, mremap and madvise. The answer shows the
     sizes of the calls that made memory grow. Calls for malloc's heap (brk) and all other calls (mmap) are listed
-    separately. The answer also shows what all calls did, and the stacks of the calls that made memory grow. The stacks
-    with the most bytes come first. A stack contains frames of Python and of C, in the order of the calls. No other code
-    of the process slows down.
+    separately. The answer also shows what all calls did in total. The stacks of the calls that made memory grow follow;
+    the stacks with the most bytes come first. A stack contains frames of Python and of C, in the order of the calls. No
+    other code of the process slows down.
 
     gdbheap puts a jump after each such system call in libc, the dynamic linker and other code. Some calls may bypass
-    the jumps. A separate line shows the bytes of these calls, which gdbheap computes from the mappings before and
-    after. gdbheap removes the jumps at the end. After kill -9, the jumps may stay, and cost a few system calls
-    (docs/growth.md).
+    the jumps. A separate line shows the bytes of these calls. gdbheap computes them from the mappings before and after.
+    gdbheap removes the jumps when it ends. If it is killed with kill -9, the jumps may stay. Each use of a jump then
+    costs a few system calls (docs/growth.md).
 
-    gdbheap starts a command that follows `--`. A filter of the kernel then reports every call, from any code. Calls of
-    processes that the command starts count, too. If the command has not ended a second after Ctrl-C, it runs on. A
+    If a command follows `--`, gdbheap starts it. A filter of the kernel then reports every call, from any code. Calls
+    of processes that the command starts count, too. If the command has not ended a second after Ctrl-C, it runs on. A
     helper process (gdbheap guard) then stays, and lets the command's calls pass.
 
     `--perf` uses a tracepoint of the kernel: no thread stops, nothing in the process is changed, and no call bypasses
-    it. Stacks have only C frames, from at most 8 KiB of the stack. Calls that come faster than gdbheap reads them are
-    lost; gdbheap counts them. `--perf` needs root or CAP_PERFMON, and a process that already runs. gdbheap keeps the
-    first 10,000 stacks.""",
+    it. Recorded stacks have only C frames, read from at most 8 KiB of a thread's stack. Calls that come faster than
+    gdbheap reads them are lost; gdbheap counts the lost calls. `--perf` needs root or CAP_PERFMON, and a process that
+    already runs. gdbheap keeps the first 10,000 stacks.""",
     needs=FOLLOWED,
     options=Options,
     answer=_answer,

@@ -1,4 +1,4 @@
-"""``heap``: show where the memory went, who holds it and what to do."""
+"""``heap``: show where the memory went, what holds it, and what to do about it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SORTS = {
 class Options(Pictured):
     """The options of heap."""
 
-    detail: bool = switch("--detail", "show each arena, each kind of file mapping and of free memory")
+    detail: bool = switch("--detail", "show each arena, kind of file mapping and kind of free memory")
     quick: bool = switch("--quick", "skip the search for holders")
     budget: float = valued(
         "--budget", "SECONDS", "spend at most SECONDS of CPU time on holders [default: 3]", BUDGET, seconds
@@ -67,7 +67,7 @@ def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
     """Return the ledger that is stored in a snapshot, in the form that the options ask for. Raises UsageError for
     options that need a process or a core."""
     if options.draws or options.since is not None:
-        raise UsageError("gdbheap: a snapshot cannot be drawn, and 'gdbheap diff' compares snapshots")
+        raise UsageError("gdbheap: a snapshot cannot be drawn as a tree. To compare snapshots, run 'gdbheap diff'")
     kept = look.snapshot.ledger
     lines = kept.ledger if options.detail else ledger.without_details(kept.ledger)
     findings = ordered(kept.findings)
@@ -131,35 +131,36 @@ COMMAND = Command(
     noun="",
     summary="Show where the memory went, who holds it and what to do",
     text="""The page shows a verdict, the largest holders, the findings with their fix, and the ledger. Every byte of
-    the address space counts in one line of the ledger. The lines below a line add up to that line.""",
+    the address space counts in one line of the ledger. Indented lines add up to the line above them.""",
     example="heap --sort=virtual",
     details="""The verdict says how much memory is resident and in use, and how much freed memory the allocators keep.
 
     Holders are variables, packages, globals, threads and runtimes that hold 5 % of RSS or more. At most five are shown.
-    Memory that no allocator handed out is shown as a holder from 4 MiB on. Examples are static variables, stacks,
-    thread-local data, mapped files and shared memory. The code of programs and libraries is shown as a holder from half
-    of RSS on.
+    Memory that no allocator handed out is shown as a holder if it has 4 MiB or more. Examples are static variables,
+    stacks, thread-local data, mapped files and shared memory. The code of programs and libraries is shown as a holder
+    if it has half of RSS or more.
 
     gdbheap follows all references if this takes at most about 3 seconds of CPU time (7,500,000 blocks in use).
     `--budget` sets another limit, `--detail` removes the limit, and `--quick` skips the holders. The process runs on
-    during the search. A Python program with more blocks is examined in part: gdbheap follows the objects that modules
-    and frames reach. A holder then has "at least" the bytes that reference counts prove. Bytes without a proven holder
-    are shown in one line, "not examined".
+    during the search. A Python program with more blocks is examined only in part: gdbheap follows the objects that
+    modules and frames reach. A holder then has "at least" the bytes that reference counts prove. One line, "not
+    examined", shows the bytes without a proven holder.
 
     Findings name memory that could be returned or avoided, largest first, with tested advice (docs/findings.md).
-    `--detail` also looks for findings that take longer in a large process. Suggested commands follow.
+    `--detail` adds findings that take longer to look for in a large process. Suggested commands follow.
 
-    The ledger splits a resident page between its owners, byte by byte. The top-level lines add up to the kernel's
-    figures. Only whole free pages can be returned to the kernel; the ledger counts these pages separately. Memory that
-    gdbheap cannot explain has a line of its own. Lines below 1 % of RSS are summed up in one line, unless `--detail` or
-    `--sort` is given. `--sort` orders the lines below each parent. `--json` prints all lines.
+    If a resident page has several owners, the ledger splits it between them, byte by byte. The top-level lines add up
+    to the kernel's figures. Only whole free pages can be returned to the kernel; the ledger counts these pages
+    separately. Memory that gdbheap cannot explain has a line of its own. Lines with less than 1 % of RSS are summed up
+    in one line, unless `--detail` or `--sort` is given. `--sort` orders the lines below each parent. `--json` prints
+    all lines.
 
-    `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw the resident memory, from RSS down. The tree
-    divides this memory by allocator, arena and state. Memory in use is divided by type, too.
+    `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw the resident memory as a tree with RSS as its
+    root. The tree divides this memory by allocator, arena and state. Memory in use is also divided by type.
 
-    If RSS changes by 1 % and 1 MiB while gdbheap looks for holders, a sentence says so. `--since` names the holders
-    that have grown since the snapshot FILE. TARGET may also be a snapshot: the page then shows the moment when it was
-    taken.
+    If RSS changes by at least 1 % and 1 MiB while gdbheap looks for holders, a sentence says so. `--since` names the
+    holders that have grown since the snapshot FILE. TARGET may also be a snapshot: the page then shows the moment when
+    it was taken.
 
     The exit status is 5 if three things are true: gdbheap cannot walk the program's malloc, this malloc has most memory
     apart from files, and no finding exists.""",

@@ -25,7 +25,9 @@ class Options(Writing):
     """The options of heap map."""
 
     svg: str | None = valued("--svg", "FILE", "write an SVG picture with more and smaller cells", None, str)
-    cell: int = valued("--cell", "SIZE", "set the bytes of a cell [default: makes about 1,200 cells]", 0, parse_size)
+    cell: int = valued(
+        "--cell", "SIZE", "set how many bytes one cell stands for [default: about 1,200 cells]", 0, parse_size
+    )
 
 
 def _answer(heap: Heap, options: Options) -> heap_map.HeapMap:
@@ -51,12 +53,13 @@ def _render(shown: Shown[heap_map.HeapMap, Options]) -> str:
 COMMAND = Command(
     noun="map",
     summary="Draw each arena and mapping, cell by cell",
-    text="""Each character is a cell of address space. A cell is drawn as in use from three quarters on, and as partly
-    used from one quarter on. The other cells are free but resident, free and returned, top of a heap, or other.""",
+    text="""Each character stands for a cell of address space. A cell is drawn as in use if at least three quarters of
+    it are used. It is drawn as partly used from one quarter on. The other cells are free but resident, free and
+    returned, top of a heap, or other.""",
     example="heap map --svg=heap.svg",
     details="""The picture shows malloc's arenas, large blocks (mmap), pymalloc's arenas and other memory, each on
     separate lines. It is in colour on a terminal, unless NO_COLOR is set. It uses only ASCII if the terminal supports
-    nothing else. A group's title says how much of the group is in huge pages, if the kernel reports it (Linux 6.7).""",
+    nothing else. If the kernel reports huge pages (Linux 6.7), a group's title says how much of the group they map.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

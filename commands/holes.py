@@ -24,17 +24,17 @@ class Options(Common):
 
     minimum: int = minimum_size()
     fit: int | None = valued(
-        "--fit", "SIZE", "show whether malloc(SIZE) would find room, and in which chunk", None, parse_size
+        "--fit", "SIZE", "show whether malloc(SIZE) would find a free chunk, and which", None, parse_size
     )
     path: bool = root_paths()
     calls: str | None = recorded_calls()
 
 
 def _answer(heap: Heap, options: Options) -> holes.Holes:
-    """Return the holes.
+    """Return the holes that the options ask for.
 
     The blocks next to a hole are described only for listed holes. So if the list is sorted by size, which is the
-    answer's own order, the answer gets only the --top largest holes."""
+    answer's own order, only the --top largest holes are requested."""
     found = holes.holes(heap, options.minimum, options.top if options.sort == "size" else None, options.fit)
     if options.path:
         found = holes.with_paths(heap, found, listed(found.rows, SORTS, options))
@@ -62,21 +62,21 @@ SORTS: dict[str, Callable[[holes.Hole], Any]] = {
 COMMAND = Command(
     noun="holes",
     summary="List free memory not returned to the kernel, and what pins it",
-    text="""A hole is an unbroken run of free bytes inside an arena; the top of a heap is not a hole. The total counts
-    all holes that match, including those that --top leaves out.""",
+    text="""A hole is an unbroken run of free bytes inside an arena; the top of a heap is not a hole. The total also
+    counts the holes that --top leaves out.""",
     example="heap holes --min=1M",
-    details="""A row shows how much of a hole is resident, and which used blocks are before and after it.
+    details="""Each row shows how much of a hole is resident, and which used blocks are before and after the hole.
 
     malloc serves a request from a single free chunk, but a hole may consist of several chunks. Chunks in thread caches
     and fast bins are not merged with their neighbours. `--fit` examines single chunks in malloc's order. It tries the
-    thread's cache and the fast bin of exactly this size. The smallest sufficient chunk in a bin and the top chunk come
-    next. A larger heap or, from mmap_threshold on, a separate mapping comes last. malloc merges the chunks in fast bins
-    before a request of more than 1,000 bytes. malloc may choose another chunk of the same size than the chunk that
-    gdbheap names. malloc may also choose another chunk after a request that left a remainder.
+    thread's cache and the fast bin of exactly this size. The smallest sufficient chunk in a bin comes next, and then
+    the top chunk. malloc last enlarges the heap or, from mmap_threshold on, creates a separate mapping. malloc merges
+    the chunks in fast bins before a request of more than 1,000 bytes. malloc may choose another chunk of the same size
+    than the chunk that gdbheap names. malloc may also choose another chunk after a request that left a remainder.
 
-    `--path` reads all references. It shows the path from a root to the blocks next to a hole, as Python or in words.
-    `--calls` takes a trace of this process that `gdbheap trace --stacks` wrote. It shows the stack that allocated each
-    of these blocks.""",
+    `--path` reads all references. It shows the path to each block next to a hole, as a Python expression or in words.
+    `--calls` takes a trace of this process that `gdbheap trace --stacks` wrote. It then shows the stack that allocated
+    each block next to a hole.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

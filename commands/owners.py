@@ -32,7 +32,7 @@ class Options(Pictured):
     by: str = valued(
         "--by",
         "GROUP",
-        "group by holder, block, array, type, global or thread [default: holder]",
+        "group memory by holder, block, array, type, global or thread [default: holder]",
         owners.HOLDER,
         one_of(owners.GROUPS),
     )
@@ -51,8 +51,8 @@ def _answer(heap: Heap, options: Options) -> owners.Owners:
 
 
 def _outside(heap: Heap) -> dict[str, Any]:
-    """Return the fields about memory that no allocator handed out and that is therefore not in the list. Empty if it is
-    little."""
+    """Return the fields about memory that is not in the list, because no allocator handed it out. Empty if there is
+    little such memory."""
     evidence = Evidence(heap, {})
     rows = unowned_holders(evidence, outside_holders(evidence))
     size = sum(row.bytes for row in rows)
@@ -68,29 +68,29 @@ def _render(shown: Shown[owners.Owners, Options]) -> str:
 COMMAND = Command(
     noun="owners",
     summary="List the variables and modules that hold the memory",
-    text="""A row is one holder: a package, a variable with everything that it reaches, a running frame, a library's
-    data or a thread. A block that two holders reach counts for the nearer one.""",
+    text="""Each row describes one holder: a package, a variable with everything that it reaches, a running frame, the
+    data of a library, or a thread. A block that two holders reach counts for the nearer holder.""",
     example="heap owners --top=10",
     details="""Each block in use counts in one row. The row of a package includes its modules, classes and functions,
-    and everything that only these reach. A variable that holds much has a row of its own, named by its path. Other rows
-    are running frames, data of libraries, the interpreter, tracemalloc's tables, and unreachable blocks. A library's
-    static variable that holds much has a row of its own, if a symbol names it. A holder with less than 2 % of the
-    memory in use counts for its package. Small packages share one row. A file that was loaded as several modules is one
-    row. The share of RSS counts only resident bytes. If a row has fewer resident bytes than bytes, a column shows the
-    resident bytes.
+    and everything that only these reach. A variable that holds much memory has a row of its own, named by its path.
+    Other rows are running frames, data of libraries, the interpreter, tracemalloc's tables, and unreachable blocks. A
+    library's static variable has a row of its own if it holds much memory and has a symbol. A holder with less than 2 %
+    of the memory in use counts for its package. Small packages share one row. A file that was loaded as several modules
+    has one row. The share of RSS counts only resident bytes. If some bytes of a row are not resident, a column shows
+    the resident bytes.
 
-    Memory that objects mapped counts for the holder of these objects: mmap.mmap, numpy.memmap, SharedMemory, mapped
-    files of Arrow and torch. A shared mapping is unmapped when its object is freed. Its memory is freed only if no
-    other process has the pages.
+    Memory that objects mapped counts for the holder of these objects. Such objects are mmap.mmap, numpy.memmap,
+    SharedMemory, and mapped files of Arrow and torch. A shared mapping is unmapped when its object is freed. The memory
+    of the mapping is freed only if no other process has the pages.
 
     In a program without Python, a row is a holder from which the shortest chains of pointers start. A global is named
     by its symbol, or else its section, and by the type of most of its bytes. Other rows are thread variables, mappings,
-    PostgreSQL's memory contexts of one name, and the objects in a Java heap. `--by=type` groups all blocks by kind.
-    `--by=global` groups the blocks that globals hold; `--by=thread` groups the blocks that threads hold.
+    the objects in a Java heap, and PostgreSQL's memory contexts, by name. `--by=type` groups all blocks by kind.
+    `--by=global` shows only blocks that globals hold; `--by=thread` shows only blocks that threads hold.
 
     A row says "at least" if some references could not be read: the time of `--max-stop` was over, or a core is
     truncated. The bytes of such a row are proven: the objects' reference counts do not exceed the references that
-    gdbheap found. Bytes without a proven holder are shown in one line, "not examined", with the commands that examine
+    gdbheap found. One line, "not examined", shows the bytes without a proven holder, and the commands that examine
     them.
 
     `--by=block` lists each large block with its size, its Python object and the path from a root. The path is a Python
@@ -98,13 +98,14 @@ COMMAND = Command(
     Shares of RSS leave out the pages of large blocks that are not resident.
 
     `--by=array` lists DataFrames, Series and Indexes (pandas, polars), Arrow tables and arrays, numpy arrays and torch
-    tensors, with their columns. The bytes are those that memory_usage(), estimated_size() and nbytes return. A tensor
-    has the bytes of its storage. Memory of Arrow's own allocators counts, too. A view has no row if an earlier row
-    shows its memory. A value that cannot be proven is left out, and a warning counts such values. The retained bytes of
-    a row would be freed with the object: a slice may retain more than it shows. The total counts each byte once.
+    tensors, with their columns. The bytes are those that memory_usage(), estimated_size() and nbytes return. The bytes
+    of a tensor are those of its storage. Memory of Arrow's own allocators counts, too. A view has no row if an earlier
+    row includes its memory. A value that cannot be proven is left out, and a warning counts the values that were left
+    out. The retained bytes of a row would be freed with the object: a slice may retain more than it contains. The total
+    counts each byte once.
 
-    `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw the holders, and above each holder what it
-    holds.""",
+    `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw the holders, and above each holder the memory
+    that it holds.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

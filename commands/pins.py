@@ -55,18 +55,18 @@ SORTS: dict[str, Callable[[pins.Pin], Any]] = {
 COMMAND = Command(
     noun="pins",
     summary="List the small blocks that keep whole pages from being returned",
-    text="""A row is a group of blocks, often a single one. The group keeps at least twice its own bytes from being
-    returned. The column "would free" counts the resident pages that would be freed with the whole group. No block is in
-    two groups, so that rows add up.""",
+    text="""Each row describes a group of blocks, often a single block. The group keeps at least twice its own bytes
+    from being returned. The column "would free" counts the resident pages that would be freed with the whole group. No
+    block belongs to two groups, so that the rows add up.""",
     example="heap pins --top=20",
-    details="""The allocator determines which pages count. In glibc, they are the pages that malloc_trim(0) can release
-    only after the group is freed. pymalloc returns an arena with its last block, so that all pages of the arena count.
-    In mimalloc, they are mimalloc's own pages: 64 KiB or more with blocks of one size. In jemalloc, they are slabs.
-    Groups that keep the most beyond their own bytes come first. A second table lists the blocks of all groups by type
-    or owner. It also says how many groups contain only blocks of this type or owner.
+    details="""The allocator determines which pages count. In glibc, these are the pages that malloc_trim(0) can release
+    only after the group is freed. pymalloc returns an arena when its last block is freed, so that all pages of the
+    arena count. In mimalloc, these are mimalloc's own pages: 64 KiB or more with blocks of one size. In jemalloc, these
+    are slabs. The groups that keep the most memory, apart from their own bytes, come first. A second table lists the
+    blocks of all groups by type or owner. It also says how many groups contain only blocks of this type or owner.
 
-    glibc's blocks form a group if they share a page and fill at most half of it. A fuller page counts if nothing
-    outside the group touches it. A freed small chunk goes to a thread's cache first, and is returned only after it
+    glibc's blocks form a group if they share a page and fill at most half of the page. A fuller page counts if it
+    contains only blocks of the group. A freed small chunk first goes to a thread's cache, and is returned only after it
     leaves the cache. Chunks in a cache are members of groups, too. malloc_trim() does not return the tops of threads'
     arenas. The last block below the top of a thread's arena is therefore no pin. gdbheap does not predict whether the
     program reuses a freed block or an emptied pool.
@@ -75,9 +75,9 @@ COMMAND = Command(
     gets the page later: when mimalloc returns another page of the segment, after 10 ms or more. A free-threaded build
     of Python may keep empty pages of objects for objects of the same size.
 
-    `--path` reads all references. It shows the paths to the first 20 blocks of each listed group. Only the most common
-    path of each kind of block is shown. Paths of one group count as one if they differ only in bracketed numbers or in
-    the last key.""",
+    `--path` reads all references. It shows the paths to the first 20 blocks of each listed group. For each kind of
+    block, only the most common path is shown. Two paths of a group count as one path if they differ only in bracketed
+    numbers or the last key.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -23,7 +23,7 @@ __all__ = ["COMMAND"]
 class Options(Writing):
     """The options of gdbheap plot."""
 
-    file: str = valued("-o", "FILE", "write FILE.svg, FILE.png or FILE.html", "", str, needed=True)
+    file: str = valued("-o", "FILE", "write the picture to FILE.svg, FILE.png or FILE.html", "", str, needed=True)
 
 
 def _answer(files: tuple[str, ...], options: Options) -> Plotted:
@@ -52,13 +52,13 @@ def _render(shown: Shown[Plotted, Options]) -> str:
 COMMAND = Command(
     noun="plot",
     summary="Plot a recording that 'gdbheap record' wrote",
-    text="""Each of the 12 largest processes has a panel. The panel shows RSS, malloc's memory with the freed part
-    shaded, and Python's arenas. Drawing needs matplotlib: pip install 'gdbheap[plot]'.""",
+    text="""Each of the 12 largest processes has a panel. The panel shows RSS, Python's arenas, and malloc's memory, in
+    which the freed part is shaded. Drawing needs matplotlib: pip install 'gdbheap[plot]'.""",
     example="gdbheap plot -o memory.html",
-    details="""malloc's curves show the memory that it got from the kernel, and the part in use. Python's curves show
-    its arenas, and the part in use. The gap between the two curves is memory that the program freed. Marks show when a
-    snapshot was written, when the process ran another program (exec), and when it ended. An HTML page adds a table of
-    the first, last and highest values. The page needs no network and no script.""",
+    details="""One curve shows the memory that malloc got from the kernel, another one the part in use. Two more curves
+    show Python's arenas, and the part of them in use. The gap between two such curves is memory that the program freed.
+    Marks show when a snapshot was written, when the process ran another program (exec), and when it ended. An HTML page
+    also has a table of the first, last and highest values. The page needs no network and no script.""",
     needs=FILES,
     options=Options,
     answer=_answer,

@@ -18,7 +18,7 @@ __all__ = ["COMMAND"]
 class Options(Common):
     """The options of heap pools."""
 
-    detail: bool = switch("--detail", "show requested bytes, how full arenas are, and the emptiest arenas")
+    detail: bool = switch("--detail", "show requested bytes, the fill of arenas, and the emptiest arenas")
 
 
 def _answer(heap: Heap, options: Options) -> pools.Pools:
@@ -32,23 +32,23 @@ def _render(shown: Shown[pools.Pools, Options]) -> str:
 COMMAND = Command(
     noun="pools",
     summary="List pymalloc's size classes as _debugmallocstats() does (Python)",
-    text="""A row is a size class: its pools, its blocks in use, and the free blocks in its pools. Pools without any
-    block in use have a row of their own.""",
+    text="""Each row describes a size class: its pools, its blocks in use, and the free blocks in its pools. Pools
+    without any block in use have a row of their own.""",
     example="heap pools --sort=free",
     details="""pymalloc can use an empty pool for any size class. The kernel gets an empty pool back only when its whole
     arena is free.
 
-    `--detail` adds a second row to each class, about the objects that record their own size. This row shows the bytes
-    that these objects requested, the bytes that they got, and the difference. It also shows how many arenas have blocks
-    of the class, and how many arenas have no other blocks. Two tables follow: how full the arenas are, and the five
-    arenas with the fewest used bytes. An arena stays until its last block is freed.
+    `--detail` adds a second row to each class. It is about the objects that record their own size. It shows the bytes
+    that were requested for these objects, the bytes that they got, and the difference. It also shows how many arenas
+    have blocks of the class, and how many arenas have no other blocks. Two tables follow: how full the arenas are, and
+    the five arenas with the fewest used bytes. An arena is returned only when its last block is freed.
 
-    The figures are sums over all interpreters with pools of their own (CPython 3.12 and later). If pymalloc is not in
+    The figures are sums over all interpreters that have their own pools (CPython 3.12 and later). If pymalloc is not in
     use (PYTHONMALLOC=malloc), there are no rows, and the answer says so.
 
-    Free-threaded builds and PYTHONMALLOC=mimalloc use CPython's own mimalloc. A row is then a block size. Its pools are
-    mimalloc's pages, and its free blocks are the room in these pages. A second table shows what the pages are for, and
-    which pages no longer belong to a thread.""",
+    Free-threaded builds and PYTHONMALLOC=mimalloc use CPython's own mimalloc. Each row then describes a block size. Its
+    pools are mimalloc's pages, and its free blocks are the room for more blocks in these pages. A second table shows
+    the purpose of the pages, and which pages no longer belong to a thread.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

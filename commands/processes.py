@@ -1,4 +1,4 @@
-"""``gdbheap processes``: show what several processes have, and what they share."""
+"""``gdbheap processes``: show how much memory several processes have, and how much of it they share."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ def _render(shown: Shown[Family, Options]) -> str:
 COMMAND = Command(
     noun="processes",
     summary="Show the memory of several processes: private, shared, shareable",
-    text="""PSS divides each shared page among the processes that have it; USS is the memory that only one process has.
+    text="""PSS divides each shared page among the processes that map it; USS is the memory that only one process maps.
     'gdbheap PID PID' and 'gdbheap PID --children' run this command, too.""",
     example="gdbheap processes --children",
     details="""The first lines show the memory of all processes together, and the verdict and the largest holder of each
-    process. A row shows RSS, PSS, USS, the heap's used and free bytes, what malloc_trim(0) would return, and the
-    largest finding.
+    process. Each row shows RSS, PSS, USS, the heap's used and free bytes, and the largest finding. It also shows how
+    many bytes malloc_trim(0) would return.
 
     All processes are stopped while gdbheap reads the kernel's figures, so that PSS adds up. Each process is then
-    stopped separately. Its private pages are compared with the pages of its parent or a sibling, if both come from one
-    exec. The answer shows which pages are no longer shared since the fork, and what wrote to them (docs/processes.md).
-    It shows how much memory gc.freeze() before the fork would save. It also counts equal pages of strings, bytes and
-    numbers that several workers have, but no parent. Loading these values before the fork would save the pages. A note
-    marks each process that ends or cannot be read.""",
+    stopped separately. Its private pages are compared with those of its parent or a sibling, if both processes come
+    from one exec. The answer shows which pages are no longer shared since the fork, and what wrote to them
+    (docs/processes.md). It shows how much memory a call of gc.freeze() before the fork would save. It also counts equal
+    pages of strings, bytes and numbers that several workers have, but not their parent. Loading these values before the
+    fork would save the pages. A note marks each process that has ended or cannot be read.""",
     needs=PROCESSES,
     options=Options,
     answer=_answer,

@@ -56,14 +56,14 @@ def _render(shown: Shown[Table, Options]) -> str:
 COMMAND = Command(
     noun="ps",
     summary="Show the memory of each program, all its processes together",
-    text="""The column RAM is the proportional share (PSS). Each page is divided by the number of processes that have
-    it, so that the column adds up. Private pages belong to one process; the column shared is the share of the other
-    pages.""",
+    text="""The column RAM is the proportional share (PSS): each page is divided by the number of processes that map it,
+    so that the column adds up. Private pages belong to one process; the column "shared" is the program's share of all
+    other pages.""",
     example="gdbheap ps --filter=python",
-    details="""The figures are the same as those of ps_mem. Like ps_mem, gdbheap adds half a KiB to each figure that the
-    kernel rounds down to whole KiB. A Python program is named after its script. No process is stopped unless `--heap`
-    is given. Only root sees the processes of other users; the last line counts the processes that are left out. The
-    status is 1 if a readable heap could not be examined.""",
+    details="""The figures are the same as those of the tool ps_mem. Like ps_mem, gdbheap adds half a KiB to each figure
+    that the kernel rounds down to whole KiB. A Python program is named after its script. No process is stopped unless
+    `--heap` is given. Only root sees the processes of other users; the last line says how many processes are left out.
+    The exit status is 1 if gdbheap may read a heap but could not examine it.""",
     needs=NOTHING,
     options=Options,
     answer=_answer,

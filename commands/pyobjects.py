@@ -42,7 +42,7 @@ OF_BUFFERS = {"together": "bytes", "buffers": "bytes"}
 class Options(Common):
     """The options of heap pyobjects."""
 
-    type: str | None = valued("--type", "GLOB", "show and total only types whose full name matches GLOB", None, str)
+    type: str | None = valued("--type", "GLOB", "show and add up only types whose full name matches GLOB", None, str)
     listing: bool = switch("--list", "show one row per object")
     by: str = valued(
         "--by", "KEY", f"group by {', '.join(GROUPS[:-1])} or {GROUPS[-1]} [default: {TYPE}]", TYPE, one_of(GROUPS)
@@ -124,28 +124,28 @@ COMMAND = Command(
     text="""An object's own bytes are its block with all headers. Buffers are other blocks that the object owns: a
     dict's keys, a list's items, a set's table. The totals count all types.""",
     example="heap pyobjects --top=20 --sort=bytes",
-    details="""A block without a known owner is credited to whatever points to it: object, library or thread. Shares of
-    RSS leave out the pages of large blocks that are not resident. A second table lists the largest unidentified blocks.
-    It says what their bytes look like: zeros, text, pointers, data or a C++ class.
+    details="""A block without a known owner counts for the object, library or thread that points to it. Shares of RSS
+    leave out the pages of large blocks that are not resident. A second table lists the largest unidentified blocks. It
+    says what the bytes of each block look like: zeros, text, pointers, data or a C++ class.
 
-    The column mapped shows memory that objects mapped, such as mmap.mmap. The column appears only if there is such an
-    object. These bytes are in no allocator's block, and do not count as used.
+    The column "mapped" shows memory that objects such as mmap.mmap mapped. The column appears only if such an object
+    exists. These bytes are in no allocator's block, and do not count as used.
 
-    A program may have a malloc of its own that gdbheap cannot walk. gdbheap then lists only the Python objects in this
-    malloc that references reach. The sizes of these objects come from their own fields.
+    A program may have a malloc whose blocks gdbheap cannot list. gdbheap then lists only those Python objects in it
+    that references reach. It computes the sizes of these objects from their own fields.
 
     The GLOB of `--type` may contain `*`, `?` and `[...]`.
 
-    `--buffers` shows a row for each kind of buffer: how many, their bytes, their role for the owner, and the owner's
-    type. The rows add up to the column buffers. The role structure means memory that pointers reach.
+    `--buffers` shows a row for each kind of buffer: their number, their bytes, their role for the owner, and the
+    owner's type. The rows add up to the column "buffers". The role "structure" means memory that pointers reach.
 
-    `--list` shows a row for each object: address, own block, buffers and type. The first 10,000 objects also have a
-    short text. A block that several objects share counts for each of them.
+    `--list` shows a row for each object: address, own block, buffers and type. The rows of the first 10,000 objects
+    also have a short text. A block that several objects share counts for each of these objects.
 
     `--by=size` groups by the size of an object's own block. `--by=length` groups by len(), for str, bytes, bytearray,
     list, tuple, dict, set and deque. `--by=module` groups by the module of the type. `--by=value` groups equal str,
-    bytes, numbers and tuples of these; see `heap duplicates`. `--by=fill` shows how much of the room of list,
-    bytearray, dict and set is used, in items.
+    bytes, numbers and tuples of these; see `heap duplicates`. `--by=fill` shows, for list, bytearray, dict and set, how
+    many items they have and for how many they have room.
 
     `--by=line` reads tracemalloc's own table, if tracemalloc is on in the program. It counts blocks and requested bytes
     for each line, as tracemalloc.take_snapshot() does, but calls nothing in the program.

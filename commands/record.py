@@ -23,13 +23,15 @@ LEAST_SECONDS = 0.001
 class Options(Several, Writing):
     """The options of gdbheap record."""
 
-    file: str = valued("-o", "FILE", "write FILE.csv, FILE.jsonl, or CSV to standard output (-)", "", str, needed=True)
+    file: str = valued(
+        "-o", "FILE", "write FILE.csv or FILE.jsonl, or write CSV to standard output (-)", "", str, needed=True
+    )
     csv_safe: bool = csv_safe()
     every: float = valued("--every", "TIME", "take a sample every TIME [default: 1s]", 1.0, some_time)
     duration: float | None = valued(
-        "--duration", "TIME", "stop after TIME [default: at Ctrl-C or the last end]", None, some_time
+        "--duration", "TIME", "end after TIME [default: at Ctrl-C or without processes]", None, some_time
     )
-    stop: bool = switch("--stop", "stop each process about 1 ms per sample, for exact figures")
+    stop: bool = switch("--stop", "stop each process for about 1 ms per sample, for exact figures")
     snapshot_every: float | None = valued(
         "--snapshot-every", "TIME", "write a snapshot next to FILE every TIME", None, some_time
     )
@@ -37,7 +39,7 @@ class Options(Several, Writing):
 
 def _answer(programs: Programs, options: Options) -> Recorded:
     if not programs.are_named:
-        raise UsageError("gdbheap record: which processes? Give PID…, --name, --cgroup, or -- COMMAND")
+        raise UsageError("gdbheap record: which processes? Give PID…, --name, --cgroup or -- COMMAND")
     if not options.file:
         raise UsageError("gdbheap record: say where to write: -o FILE.csv, -o FILE.jsonl, or -o - for standard output")
     if options.file == STANDARD_OUTPUT and options.json:
@@ -60,18 +62,18 @@ COMMAND = Command(
     noun="record",
     summary="Record the memory of running processes in a file",
     text="""The processes run on; all figures come from short reads. Expensive figures (PSS, in use, blocks by size) are
-    sampled less often, at most 1 % CPU each. 'gdbheap plot' draws the file.""",
+    sampled less often; each takes at most 1 % of a CPU. 'gdbheap plot' draws the file.""",
     example="gdbheap record --every=1s -o memory.csv",
-    details="""A row is one process at one moment. It shows RSS, PSS, anonymous, file and shared memory, swap, page
-    faults and the size of the break. malloc's memory, with the bytes in use, is given for each arena and for large
-    blocks. A row also shows how much malloc_trim(0) would return at most. Python's arenas, pools and blocks by size
-    follow. Events have rows of their own: a process starts, runs another program or ends, and a snapshot was written.
+    details="""Each row describes one process at one moment. It shows RSS, PSS, anonymous, file and shared memory, swap,
+    page faults and the size of the heap of brk(). It shows malloc's memory and the bytes in use, for each arena and for
+    large blocks. It also shows how much malloc_trim(0) would return at most. Python's arenas, pools and blocks by size
+    follow. Events have rows of their own: a process starts, runs another program or ends, or a snapshot was written.
 
-    A figure that changed while it was read is left out and marked doubtful. Expensive figures are absent between their
-    samples. `--stop` makes the bytes in use exact in each row.
+    A figure that changed while gdbheap read it is left out, and the row is marked as doubtful. Rows between two samples
+    of an expensive figure leave the figure out. `--stop` makes the bytes in use exact in each row.
 
-    Recording ends when no process is left, after `--duration`, or at Ctrl-C; the file is complete at any time. gdbheap
-    starts a command that follows `--`, and passes on the command's exit status. docs/recording.md describes the
+    Recording ends when no process is left, after `--duration`, or at Ctrl-C; the file is complete at any time. If a
+    command follows `--`, gdbheap starts it, and passes on the command's exit status. docs/recording.md describes the
     file.""",
     needs=PROGRAMS,
     options=Options,

@@ -23,11 +23,11 @@ def _render(shown: Shown[refs.Refs, Addressed]) -> str:
 COMMAND = Command(
     noun="refs",
     summary="List what points to an object",
-    text="""A row is an object, a running function or memory that refers to the object at ADDRESS. It shows the name of
-    the reference. A word in a C structure is uncertain, because it may be stale.""",
+    text="""Each row describes an object, a running function or memory that refers to the object at ADDRESS. The row
+    also names the reference. A word in a C structure is an uncertain reference, because it may be stale.""",
     example="heap refs 0x7f31c0de1230",
     details="""A reference's name is an attribute, a key, an item or a local variable. A buffer (a dict's keys, a list's
-    items) counts as the object that owns it. A reference is certain if a type's layout proves it.""",
+    items) counts as the object that owns it. A reference is certain if the layout of a type proves it.""",
     needs=TARGET,
     options=Addressed,
     answer=_answer,

@@ -62,7 +62,7 @@ class Options(Writing):
         "--mmap-threshold", "SIZE", "let glibc map each block of SIZE or more separately", None, parse_size
     )
     trim_threshold: int | None = valued(
-        "--trim-threshold", "SIZE", "let glibc keep SIZE free at the end of its heap", None, parse_size
+        "--trim-threshold", "SIZE", "let glibc keep at most SIZE free at the heap's end", None, parse_size
     )
     tunables: dict[str, str] | None = valued(
         "--tunables", "NAME=VALUE[:…]", "set any glibc tunables, such as tcache_count=0", None, _tunables
@@ -70,13 +70,13 @@ class Options(Writing):
     fill: bool = switch("--fill", "touch each page of a requested block, except calloc's")
     mappings: bool = switch("--mappings", "repeat the program's own mmap, munmap and mremap")
     stop_at: int | None = valued(
-        "--stop-at", "CALL", "wait after CALL, so that you can examine the process", None, _call
+        "--stop-at", "CALL", "wait after CALL, so that you can examine the replaying process", None, _call
     )
     frames: str | None = valued("--frames", "FOLDER", "write a film of the heap's map into FOLDER", None, str)
     every: int | None = valued(
         "--every", "N", "draw a map every N calls [default: 100 maps in all]", None, whole_number
     )
-    what_if: bool = switch("--what-if", "try each allocator and tunable that could matter")
+    what_if: bool = switch("--what-if", "try all installed allocators and the tunables that could save memory")
 
 
 def _answer(files: tuple[str, ...], options: Options) -> Replayed:
@@ -169,7 +169,8 @@ def _tuned(options: Options) -> dict[str, str]:
 
 
 def _setting(base: Setting, options: Options) -> Setting:
-    """Return the setting under which the program ran, with the tunables of the options. Raises UsageError."""
+    """Return the setting under which the program ran, changed by the tunables that the options set. Raises
+    UsageError."""
     from gdbheap.tracing.replay_settings import Setting
 
     tuned, library = _tuned(options), base.library
@@ -182,7 +183,7 @@ def _wait(pid: int, calls: int, of: int) -> bool:
     """Wait for Enter, which continues the replay (return True), or Ctrl-C, which ends it (return False)."""
     text = f"gdbheap: after call {calls:,} of {of:,} process {pid} waits (gdbheap {pid}, gdb -p {pid}); "
     with until_told() as told:
-        print(f"{text}Enter goes on, Ctrl-C ends it", file=sys.stderr, flush=True)
+        print(f"{text}Enter continues the replay, Ctrl-C ends it", file=sys.stderr, flush=True)
         while not told():
             if _is_typed():
                 return True
@@ -203,24 +204,25 @@ def _render(shown: Shown[Replayed, Options]) -> str:
 COMMAND = Command(
     noun="replay",
     summary="Replay a trace under another allocator",
-    text="""replay makes all calls of one process again, without the program, in their order and in their threads. Under
-    the same glibc, every block has its old address. RSS is comparable only with --fill.""",
+    text="""replay makes all calls of one process again, without the program, in the same order and in the same threads.
+    Under the same glibc, every block has its old address. RSS is comparable only with --fill.""",
     example="gdbheap replay --what-if",
-    details="""`--stop-at` lets you examine the program's heap after any call, because the addresses are the old ones.
-    You can try the same calls under another allocator, or with any glibc tunable. docs/replay.md says what is repeated
-    and what is not.
+    details="""`--stop-at` lets you examine the program's heap after any call, because each block has its old address.
+    You can try the same calls under another allocator, or with any glibc tunable. docs/replay.md says what a replay
+    repeats and what it does not.
 
-    RSS counts the private pages that come with the calls. The kernel records its peak to within some hundred KiB. A
-    program writes to the memory that it requests. RSS is therefore similar to the program's only with `--fill`, which
-    `--what-if` implies. The columns system and in use count as malloc_stats() does. Holes have 1 MiB or more. Only
-    glibc has these columns and holes. Some allocators return memory after a time. Their results differ from run to run,
-    and a replay is also faster than the program was. `--what-if` runs these allocators three times, and shows the range
-    of their peaks. The line below the table is the best setting, as it is typed before a command. It is shown only if
-    it saves more than two runs differ by chance.
+    The column RSS counts the private pages that the calls add. The kernel records the peak of RSS to within some
+    hundred KiB. A program writes to the memory that it requests. RSS is therefore similar to the program's RSS only
+    with `--fill`, which `--what-if` implies. The columns "system" and "in use" count memory as malloc_stats() does.
+    Only holes of 1 MiB or more are counted. Only glibc has these columns and holes. Some allocators return memory after
+    a delay. Their results differ from run to run, and a replay is also faster than the program was. `--what-if` runs
+    these allocators three times, and shows the range of their peaks. The line below the table shows the best setting,
+    ready to be typed before a command. It is shown only if it saves significantly more than equal runs differ from each
+    other.
 
     `--frames` writes a map of the heap after every N calls, and index.html, which plays the maps as a film.
-    `--mappings` repeats the program's private mappings; with `--fill`, their pages are touched, too. `--stop-at` takes
-    a call's number, or end.""",
+    `--mappings` repeats the program's private mappings; with `--fill`, the replay also touches their pages. `--stop-at`
+    takes a call's number, or end.""",
     needs=FILES,
     options=Options,
     answer=_answer,

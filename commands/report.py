@@ -31,8 +31,8 @@ Reported = Union[Heap, "tuple[Look, ...]", "Programs", str, "list[str]"]
 class Options(Several, Writing):
     """The options of gdbheap report."""
 
-    file: str = valued("-o", "FILE", "write the page to FILE.html", "", os.path.expanduser, needed=True)
-    with_contents: bool = switch("--with-contents", "show the contents of keys in paths")
+    file: str = valued("-o", "FILE", "write the report to FILE.html", "", os.path.expanduser, needed=True)
+    with_contents: bool = switch("--with-contents", "show the contents of dict keys in paths")
     owners: bool = switch("--owners", "find holders even if there are more than 2,000,000 blocks")
     process: int | None = process_of_log()
 
@@ -70,7 +70,7 @@ def _answer(subject: Reported, options: Options) -> Page:
 
 
 def _made(subject: Reported, options: Options) -> _Made:
-    """Return the page, what it is about, and what is missing in it.
+    """Return the page, the name of its subject, and a line for each answer that it lacks.
 
     Modules are imported on use, because imports take most of a command's start-up time."""
     if isinstance(subject, Heap):
@@ -162,23 +162,23 @@ COMMAND = Command(
     noun="report",
     summary="Write a report as one HTML page to share",
     text="""The page needs no network and no server, and its tables and pictures need no script. TARGET may be
-    processes, cores, snapshots, a trace or recordings. The page holds no contents of strings, bytes and keys unless
-    --with-contents is given.""",
+    processes, cores, snapshots, a trace or recordings. The page does not show the contents of strings, bytes and keys
+    unless --with-contents is given.""",
     example="gdbheap report -o report.html",
-    details="""The verdict comes first, then the findings with lines to paste. The page then shows holders, the ledger,
-    a map of the heap, holes and their pins. Types, owners with paths, threads, tasks, arenas and facts follow. All
-    answers are about one moment; a live process runs on once its memory is copied. Each unanswered part has one line
-    with the reason.
+    details="""The verdict comes first, then the findings with command lines to paste. The page then shows holders, the
+    ledger, a map of the heap, holes and their pins. Types, owners with paths, threads, tasks, arenas and facts follow.
+    All sections show the process at one moment; a live process runs on once its memory is copied. Each section that
+    could not be written has one line with the reason.
 
-    For a snapshot, the page shows what was saved in it. For several snapshots, processes or cores, it shows what
-    changed from first to last, and which figures only rose. For a trace, it shows the totals, and the stacks that had
-    memory in use at the peak. For several processes, it shows the memory of each, what they share, and what wrote to
-    their pages. `--children`, `--name` and `--cgroup` choose several processes. For recordings, the page shows their
-    curves, like `gdbheap plot`.
+    For a snapshot, the page shows what was saved in it. For several snapshots or cores, it shows what changed from the
+    first to the last, and which figures only rose. For a trace, it shows the totals, and the stacks that had memory in
+    use at the peak. For several processes, it shows the memory of each, the shared memory, and what wrote to their
+    pages. `--children`, `--name` and `--cgroup` choose several processes. For recordings, the page shows their curves,
+    as `gdbheap plot` does.
 
-    The page has at most 1 MiB, whatever the target's size; long lists are cut. It forbids the browser to load anything.
-    `--with-contents` shows keys in paths, and no other contents. An older file is replaced only when the new one is
-    complete. The exit status is 5 in the same case as for `heap`. docs/report.md says more.""",
+    The page has at most 1 MiB, however large the target is; long lists are cut. The page forbids the browser to load
+    anything. `--with-contents` shows the keys of dicts in paths, and no other contents. An older file is replaced only
+    when the new file is complete. The exit status is 5 in the same case as for `heap`. docs/report.md says more.""",
     needs=REPORTED,
     options=Options,
     answer=_answer,

@@ -22,7 +22,7 @@ class Options(Pictured, MaybeAddressed):
     by: str = valued(
         "--by",
         "GROUP",
-        "group by object, type, module, global or thread [default: object]",
+        "group memory by object, type, module, global or thread [default: object]",
         "object",
         one_of(retained.GROUPS),
     )
@@ -33,7 +33,7 @@ def _answer(heap: Heap, options: Options) -> retained.Retained:
         from gdbheap.answers.dominator_tree import dominator_tree
         from gdbheap.report.formats.trees import retained_tree
 
-        draw(options, retained_tree(dominator_tree(heap)), "What objects retain")
+        draw(options, retained_tree(dominator_tree(heap)), "Memory that objects retain")
     if options.address is not None:
         return retained.retained_set(heap, options.address)
     return retained.retained(heap, options.by, options.top)
@@ -46,40 +46,41 @@ def _render(shown: Shown[retained.Retained, Options]) -> str:
 COMMAND = Command(
     noun="retained",
     summary="List the objects that keep the most memory alive",
-    text="""An object retains all memory that would be freed with it: its own block, and every block that nothing else
-    reaches. Modules have rows only with --by=module.""",
+    text="""An object retains all memory that would be freed with it: its own block, and every block that only this
+    object reaches. Modules have rows only with --by=module.""",
     example="heap retained --top=20 --by=type",
-    details="""An object has no row if the object that keeps it alive has a row, in three cases. First, both objects
-    have one type, as in a linked list. Second, both retain the same number of bytes, to 1 %. Third, the inner object
-    retains only itself. Modules and their dicts have no rows, because the objects that they hold have rows. An
-    exception is a file that was loaded as several modules. Static variables of libraries (by symbol), other data of
-    libraries, and tracemalloc's tables have rows, too.
+    details="""If the object that keeps another one alive has a row, the inner object has no row in three cases. First,
+    both objects have the same type, as in a linked list. Second, both retain the same number of bytes, within 1 %.
+    Third, the inner object retains only itself. Modules and their dicts have no rows, because the objects that they
+    hold have rows. An exception is a file that was loaded as several modules. Static variables of libraries that have
+    symbols, other data of libraries, and tracemalloc's tables also have rows.
 
-    A figure with "at most" includes blocks of C code that the object owns and that others may hold. A column names
-    these other holders. The bytes in the column retained are certain. A row may stand for several objects that retain
-    the same. It shows the path of the outermost object that source code can name. The path is a Python expression if
-    possible, or else in words.
+    A figure with "at most" includes blocks of C code that the object owns and that other objects may hold. A column
+    names these other holders. The bytes in the column "retained" are certain. A row may stand for several objects that
+    retain the same bytes. It shows the path of the outermost of these objects that source code can name. The path is a
+    Python expression if possible, or else in words.
 
-    Shares of RSS leave out the pages of large blocks that are not resident. Resident bytes have a column if they differ
-    from all bytes. A share is unknown if the bytes without these pages exceed RSS.
+    Shares of RSS leave out the pages of large blocks that are not resident. Resident bytes have a column of their own
+    if some bytes are not resident. A share is unknown if the bytes without these pages exceed RSS.
 
-    Memory that an object mapped counts for this object: mmap.mmap, numpy.memmap, SharedMemory, mapped files of Arrow
-    and torch. If other processes map the memory, too, it is unmapped with the object but not freed.
+    Memory that an object mapped counts for this object. Such objects are mmap.mmap, numpy.memmap, SharedMemory, and
+    mapped files of Arrow and torch. If other processes also map the memory, it is unmapped with the object but not
+    freed.
 
-    If some references could not be read, an object retains "at least" the proven bytes, and groups have no rows. Bytes
-    that no object is proven to retain are shown in one line, "not examined".
+    If some references could not be read, an object retains "at least" the proven bytes, and groups have no rows. One
+    line, "not examined", shows the bytes that no object is proven to retain.
 
     `--by=type` shows what would be freed with all objects of a type, including what several of them hold together.
     `--by=module` shows what would be freed with a module and its dict. A possibly stale word counts as a reference to a
-    Python object only if the object has no certain reference. Every word in memory in use counts as a reference to a
-    block of C code; words on stacks do not.
+    Python object only if the object has no certain reference. Every word in used memory that points to a block of C
+    code counts as a reference to it; words on stacks do not count.
 
     In a program without Python, each block counts as an object. `--by=global` shows what would be freed if a global
-    held nothing. `--by=thread` shows the same for a thread's stack and data. If ADDRESS is given, the answer lists what
-    would be freed with that block, by type or size.
+    held nothing. `--by=thread` shows what would be freed if a thread's stack and data held nothing. If ADDRESS is
+    given, the answer lists the memory that would be freed with that block, by type or size.
 
-    `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw the tree of dominators. It has the 500 objects
-    that retain the most, each above its dominator.""",
+    `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw the tree of dominators. The tree has the 500
+    objects that retain the most, each above its dominator.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

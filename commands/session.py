@@ -29,29 +29,29 @@ def _render(_shown: Shown[Ended, Common]) -> str:
 
 COMMAND = Command(
     noun="shell",
-    summary="Answer several commands about one target, which is read once",
-    text="""Commands are typed as in gdb, without a target: 'heap holes --min=1M'; the word heap may be left out. The
-    session also has the commands help, refresh and quit. All answers are about one moment until refresh.""",
+    summary="Answer several commands about one target, and read it only once",
+    text="""Commands are typed as in gdb, without a target: 'heap holes --min=1M'; you may leave out the word 'heap'.
+    The session also has the commands help, refresh and quit. All answers show one moment, until you type refresh.""",
     example="gdbheap shell",
-    details="""Tab completes nouns, options and files on a terminal. Typed lines are kept for the next session. The file
-    $XDG_STATE_HOME/gdbheap/history has at most 1,000 lines, and only you can read it. `--no-text` keeps no lines. Lines
-    may also come from a pipe or a file; the session then has no prompt. Empty lines and lines that begin with # are
-    skipped.
+    details="""On a terminal, the tab key completes commands, options and file names. Typed lines are kept for the next
+    session, in the file $XDG_STATE_HOME/gdbheap/history. This file has at most 1,000 lines, and only you can read it.
+    If `--no-text` is given, no lines are kept. Lines may also come from a pipe or a file; the session then has no
+    prompt. Empty lines and lines that begin with # are skipped.
 
     gdbheap keeps the memory that it has read for the next command. A live process is stopped once, while its private
     memory is copied, and then runs on. `refresh` takes a new copy. `--clone` uses a frozen copy that the kernel makes.
-    This copy needs no memory of gdbheap and only a short stop. The process pays for pages that it writes meanwhile. The
-    copy ends with the process. If neither copy is possible, each command stops the process anew, and a line says so.
-    Commands that follow a process (growth, catch) or call into it (stats, trim --yes) are about the process itself.
-    After a call, gdbheap reads the process anew.
+    This frozen copy takes no memory in gdbheap, and needs only a short stop. While it exists, the kernel copies each
+    page to which the process writes. The frozen copy ends with the process. If neither copy is possible, each command
+    stops the process anew, and a line says so. Commands that follow a process (growth, catch) or call into it (stats,
+    trim --yes) are about the process itself. After a call, gdbheap reads the process anew.
 
     `--bytes`, `--no-text` and `--max-stop` apply to each command. Ctrl-C ends the current command, but not the session.
 
-    `--json` makes a session for a program. Each line that gdbheap reads, even an empty one, yields exactly one line:
-    {"line": 3, "status": 0, "answer": {...}} or {"line": 4, "status": 2, "error": {...}}. The status is that of the
-    same command in a shell. The answer is null for a line that asks for nothing, such as refresh. A line with --text is
-    answered by {"command": ..., "schema": 2, "text": "..."}: the text that people read. Standard error gets none of
-    these lines, and there is no prompt.
+    `--json` makes a session for a program. Each line that gdbheap reads, even an empty line, yields exactly one line of
+    output: {"line": 3, "status": 0, "answer": {...}} or {"line": 4, "status": 2, "error": {...}}. The status is that of
+    the same command in a shell. The answer is null for a line that requests nothing, such as refresh. A line with
+    --text is answered by {"command": ..., "schema": 2, "text": "..."}: the text that people read. These lines do not
+    appear on standard error, and there is no prompt.
 
     The exit status of a session on a terminal is 0. If the lines come from a pipe or a file, it is the highest status
     of the commands. An unknown command prints one line on standard error, and counts as 2.""",

@@ -1,4 +1,4 @@
-"""``heap sizes``: show how block sizes are distributed, used and free."""
+"""``heap sizes``: show how the sizes of used blocks and of free blocks are distributed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ COMMAND = Command(
     noun="sizes",
     summary="Show how block sizes are distributed, used and free",
     text="""The size of a chunk is the requested size plus eight bytes, rounded up to a multiple of 16. The first table
-    shows ranges between powers of two, the second the exact sizes with the most bytes.""",
+    groups sizes between powers of two. The second table shows the exact sizes with the most bytes.""",
     example="heap sizes --sort=free",
-    details="""Free blocks are those in bins, fast bins and thread caches. Large blocks (mmap) count as used. Top chunks
-    and fenceposts count as neither used nor free. If several modules bring the same allocator, each copy has a
-    table.""",
+    details="""Free blocks are the blocks in bins, fast bins and thread caches. Large blocks (mmap) count as used. Top
+    chunks and fenceposts count as neither used nor free. If several program or library files contain the same
+    allocator, each copy of it has a table.""",
     needs=TARGET,
     options=Common,
     answer=_answer,

@@ -19,9 +19,9 @@ __all__ = ["COMMAND"]
 class Options(Filed):
     """The options of heap snapshot."""
 
-    with_contents: bool = switch("--with-contents", "keep the contents of keys in paths")
+    with_contents: bool = switch("--with-contents", "keep the contents of dict keys in paths")
     owners: bool = switch("--owners", "find holders even if there are more than 2,000,000 blocks")
-    blocks: bool = switch("--blocks", "keep each block, so that diff says which blocks still exist")
+    blocks: bool = switch("--blocks", "keep a list of all blocks, so that diff can compare them")
 
     def check(self) -> None:
         """Raise UsageError for an invalid file, or for options that exclude each other."""
@@ -41,15 +41,16 @@ def _render(shown: Shown[Written, Options]) -> str:
 COMMAND = Command(
     noun="snapshot",
     summary="Save the current state to compare later",
-    text="""'diff' compares the file with a later state; the process is then no longer needed. The file holds no
-    contents of strings, bytes and keys unless --with-contents is given.""",
+    text="""'diff' compares the file with a later state; it does not need the process for that. The file does not
+    contain the contents of strings, bytes and keys unless --with-contents is given.""",
     example="heap snapshot before.heap",
-    details="""The file keeps the answers of `heap`, `arenas`, `holes`, `sizes`, `pyobjects` and `retained` about this
-    moment. It contains the whole ledger, the findings, malloc's arenas and the 1,000 largest holes with their pins. It
-    also contains all types, and the number of used blocks of each size and allocator. It contains the 200 largest
-    holders, and the 200 objects that retain the most, with their paths. For a process with more than 2,000,000 blocks,
-    these holders and objects need `--owners`. `--blocks` adds the address, size and type of each used block, about a
-    byte each. An older file is replaced only when the new one is complete. docs/snapshots.md describes the file.""",
+    details="""The file keeps the answers that `heap`, `arenas`, `holes`, `sizes`, `pyobjects` and `retained` give at
+    this moment. It contains the whole ledger, the findings, malloc's arenas and the 1,000 largest holes with their
+    pins. It also contains all types, and the number of used blocks of each size and allocator. It contains the 200
+    largest holders, and the 200 objects that retain the most, with their paths. For a process with more than 2,000,000
+    blocks, these holders and objects need `--owners`. `--blocks` adds the address, size and type of each used block;
+    this takes at most about a byte for each block. An older file is replaced only when the new one is complete.
+    docs/snapshots.md describes the file.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -53,13 +53,13 @@ def _render(shown: Shown[Answered, Options]) -> str:
 COMMAND = Command(
     noun="sql",
     summary="Query the heap in SQL",
-    text="""SHOW TABLES lists the tables (docs/data.md). The query reaches no file and no network. It needs DuckDB
-    and pyarrow: pip install 'gdbheap[sql]'.""",
+    text="""SHOW TABLES lists the tables (docs/data.md). The query reaches no file and no network. The command needs
+    DuckDB and pyarrow: pip install 'gdbheap[sql]'.""",
     example='gdbheap sql "select type, bytes from types order by bytes desc"',
     details="""TARGET is a process, a core, a snapshot, or a folder that `gdbheap export` wrote. The query can use the
-    tables that export writes. Only tables that the query names are built, and a process runs on before the query
-    starts. docs/queries.md has queries to begin with. If a query names the table edges, this table is built for any
-    number of blocks.""",
+    tables that export writes. gdbheap builds only the tables that the query names, and a process already runs on when
+    the query starts. docs/queries.md has queries to begin with. If a query names the table edges, gdbheap builds this
+    table for any number of blocks.""",
     needs=SOURCE,
     options=Options,
     answer=_answer,

@@ -1,4 +1,4 @@
-"""``heap stats``: compare with the process's own malloc_stats()."""
+"""``heap stats``: compare gdbheap's sums with those of the process's own malloc_stats()."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def _render(shown: Shown[stats.Stats, Options]) -> str:
 COMMAND = Command(
     noun="stats",
     summary="Compare arenas with the process's own malloc_stats() (live)",
-    text="""gdbheap makes the call only after a proof that the call cannot hang: no thread is inside malloc, and no lock
-    is held. If the proof fails, one line says so; try again then.""",
+    text="""gdbheap makes the call only if it has proven that the call cannot hang: no thread is inside malloc, and no
+    lock is held. If the proof fails, one line says so; then try again.""",
     example="heap stats",
-    details="""No thread may be inside malloc, no arena locked, and no thread may hold stderr's lock. gdbheap intercepts
-    the write() calls of malloc_stats() and takes their text. The process writes nothing to its standard error, and it
-    is left as it was.""",
+    details="""The proof requires that no thread is inside malloc, no arena is locked, and no thread holds stderr's
+    lock. gdbheap intercepts the write() calls of malloc_stats() and takes their text. Nothing appears on the standard
+    error of the process, and the process is left unchanged.""",
     needs=PROCESS,
     options=Options,
     answer=_answer,

@@ -23,7 +23,11 @@ class Options(Common):
     """The options of heap tasks."""
 
     kind: str = valued(
-        "--kind", "KIND", f"show only {', '.join(tasks.KINDS)} [default: {ALL}]", ALL, one_of((ALL, *tasks.KINDS))
+        "--kind",
+        "KIND",
+        f"show only rows of kind {', '.join(tasks.KINDS)} [default: {ALL}]",
+        ALL,
+        one_of((ALL, *tasks.KINDS)),
     )
     listing: bool = switch("--list", "show one row per task, with its name")
     retained: bool = switch("--retained", "show what would be freed with each row's tasks (reads all references)")
@@ -45,18 +49,18 @@ def _render(shown: Shown[Answer, Options]) -> str:
 COMMAND = Command(
     noun="tasks",
     summary="List asyncio tasks and where they wait (Python)",
-    text="""A row groups the tasks with the same coroutine, line, chain of awaits and awaited type. Finished tasks have
-    a row as long as something keeps them alive.""",
+    text="""Each row groups the tasks that have the same coroutine, line, chain of awaits and awaited type. Finished
+    tasks have a row as long as something keeps them alive.""",
     example="heap tasks --top=10",
     details="""The command covers asyncio's tasks (C's and Python's own), coroutines and generators that no task runs,
-    asynchronous generators, and greenlets. The chain of awaits is outermost first. Bytes are the tasks' own blocks, and
-    those of the coroutines and frames of the chain. An object that several tasks wait for counts for the first of them.
-    A chain of more than 50 steps ends with the number of steps left out. Pending and running tasks are those that
-    asyncio.all_tasks() returns. A greenlet is shown with the frame in which it stopped running. A greenlet without such
-    a frame is idle: it runs now, has not begun or has ended.
+    asynchronous generators, and greenlets. The chain of awaits begins with the outermost coroutine. Bytes are the sizes
+    of the tasks' own blocks, and of the coroutines and frames in their chains. An object that several tasks wait for
+    counts for the first of these tasks. A chain of more than 50 steps ends with the number of steps left out. Pending
+    and running tasks are the tasks that asyncio.all_tasks() returns. A greenlet is shown with the frame in which it
+    stopped running. A greenlet without such a frame is shown as idle: it runs now, has not begun or has ended.
 
-    `--retained` adds what would be freed with all tasks of a row and the coroutines of their chains. This is at least
-    the bytes of the row.""",
+    `--retained` adds a column: the bytes that would be freed with all tasks of a row and the coroutines of their
+    chains. This figure is at least as large as the bytes of the row.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

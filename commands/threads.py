@@ -18,7 +18,7 @@ __all__ = ["COMMAND"]
 class Options(Common):
     """The options of heap threads."""
 
-    values: bool = switch("--values", "show the values of variables, shortened")
+    values: bool = switch("--values", "show the shortened values of variables")
     with_c: bool = switch("--c-frames", "show C frames between Python frames, where unwind tables allow it")
 
 
@@ -33,14 +33,14 @@ def _render(shown: Shown[threads.Threads, Options]) -> str:
 COMMAND = Command(
     noun="threads",
     summary="List threads' frames and the sizes of their variables (Python)",
-    text="""A variable has two figures: the bytes of its object with buffers, and the bytes that would be freed without
-    the variable (retained). Threads at the same lines are shown once, with their number.""",
+    text="""Each variable has two figures: the bytes of its object including buffers, and the bytes that would be freed
+    without the variable (retained). Threads at the same lines are shown once, with the number of these threads.""",
     example="heap threads --values",
     details="""The innermost frame comes first. An object's bytes are its block and the buffers that it owns: a list's
-    items, a dict's keys. Objects to which these blocks refer do not count. A frame's line says what its variables
-    retain together. A thread retains what would be freed if none of its frames held anything. Threads at the same lines
-    of the same functions share one paragraph, with the variables of the first thread; `--json` lists each thread.
-    `--c-frames` also works for programs without Python.""",
+    items, a dict's keys. Objects to which these blocks refer do not count. The line of a frame shows the bytes that its
+    variables retain together. A thread retains the memory that would be freed if none of its frames held anything.
+    Threads at the same lines of the same functions share one paragraph, with the variables of the first thread;
+    `--json` lists each thread. `--c-frames` also works for programs without Python.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -46,8 +46,8 @@ class Options(Several):
 
     is_shown = False
 
-    every: float = valued("--every", "TIME", "refresh every TIME [default: 2s]", EVERY, some_time)
-    count: int | None = valued("--count", "N", "exit after N tables [default: never, with --json 1]", None, _count)
+    every: float = valued("--every", "TIME", "refresh the table every TIME [default: 2s]", EVERY, some_time)
+    count: int | None = valued("--count", "N", "end after N tables [default: never, with --json 1]", None, _count)
 
 
 def _answer(programs: Programs, options: Options) -> Table:
@@ -65,7 +65,7 @@ def _answer(programs: Programs, options: Options) -> Table:
         return _last(
             standings,
             options,
-            # The screen does not interpret escape sequences. It makes its first line bold itself.
+            # The screen does not interpret escape sequences. The screen itself makes the first line bold.
             lambda table: screen.show(_text(table, options, on_screen=True)),
             lambda: screen.wait(options.every),
         )
@@ -74,8 +74,8 @@ def _answer(programs: Programs, options: Options) -> Table:
 def _last(
     standings: Standings, options: Options, show: Callable[[Table], None], wait: Callable[[], bool | None]
 ) -> Table:
-    """Show one table after another, until ``options.count`` is reached or ``wait`` returns true. Return the last table,
-    which may not be shown yet."""
+    """Show one table after another, until ``options.count`` tables were shown or ``wait`` returns true. Return the last
+    table, which may not be shown yet."""
     left = options.count or (1 if options.json else 0)
     table = standings.take()
     with suppress(KeyboardInterrupt, BrokenPipeError):
@@ -109,14 +109,15 @@ def _render(shown: Shown[Table, Options]) -> str:
 COMMAND = Command(
     noun="top",
     summary="Show which processes grow, live",
-    text="""A row shows RSS and its growth, swap, malloc's memory and Python's arenas. No process is stopped. If no
+    text="""Each row shows RSS and its growth, swap, malloc's memory and Python's arenas. No process is stopped. If no
     process is given, the 100 largest of your own processes are shown. The key q or Ctrl-C ends the command; h explains
     the columns.""",
     example="gdbheap top --sort=growth",
-    details="""Growth is measured from the first reading. malloc's columns are its memory from the kernel, the part in
-    use, and the idle part. Python's columns are its arenas, and the part in use. The sign "…" means that a value was
-    not read yet. A process that was not examined yet, or cannot be examined, has only the kernel's figures. If standard
-    output is not a terminal, tables are printed one after the other. The status is 1 if processes cannot be read.""",
+    details="""Growth is measured from the first reading. malloc's columns show its memory from the kernel, the part in
+    use, and the idle part. Python's columns show its arenas, and the part in use. The sign "…" means that a value has
+    not been read yet. A process that has not been examined yet, or cannot be examined, has only the kernel's figures.
+    If standard output is not a terminal, the tables are printed one after the other. The exit status is 1 if some
+    processes cannot be read.""",
     needs=PROCESSES,
     options=Options,
     answer=_answer,

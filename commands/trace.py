@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 ATTACH = (
-    "gdbheap trace: process {0} is not changed: a trace needs a library in the process, but loading one later takes the"
-    " dynamic linker's lock, allocates memory at any point of the program, and can never be undone; trace the program"
-    " from its start (gdbheap trace -- COMMAND), or follow it without a trace: gdbheap growth {0}, gdbheap record {0}"
+    "gdbheap trace: process {0} was not changed. A trace needs a library in the process. Loading a library into a "
+    "running process takes the dynamic linker's lock, allocates memory at an arbitrary point of the program, and "
+    "cannot be undone. Trace the program from its start (gdbheap trace -- COMMAND), or follow it without a trace: "
+    "gdbheap growth {0}, gdbheap record {0}"
 )
 
 
@@ -31,7 +32,8 @@ MOST = 1 << 40
 
 
 def _every(text: str) -> int:
-    """Parse the mean number of bytes between two stacks, or "all". Raises ValueError."""
+    """Parse how many bytes the program allocates, on average, between two recorded stacks; or "all". Raises
+    ValueError."""
     if text == "all":
         return 1
     size = parse_size(text)
@@ -48,16 +50,21 @@ class Options(Writing):
     order: str = valued(
         "--order",
         "lock|time",
-        "order the threads' calls by a lock or by time [default: lock]",
+        "order the calls of threads by lock or by time [default: lock]",
         "lock",
         one_of(("lock", "time")),
     )
     pymalloc: bool = switch("--pymalloc", "record Python's own allocator, too")
     attach: int | None = valued("--attach", "PID", "explain why a running process cannot be traced", None, whole_number)
     stacks: int = valued(
-        "--stacks", "SIZE", "record a stack every SIZE bytes, or all [default: 512K]", 0, _every, bare="512K"
+        "--stacks",
+        "SIZE",
+        "record a stack every SIZE requested bytes, or all stacks [default: 512K]",
+        0,
+        _every,
+        bare="512K",
     )
-    finish: bool = switch("--finish", "complete the FILE of a trace whose recording was killed")
+    finish: bool = switch("--finish", "complete the FILE of a trace that was killed while recording")
 
 
 def _answer(command: tuple[str, ...], options: Options) -> Traced:
@@ -94,25 +101,25 @@ COMMAND = Command(
     example="gdbheap trace -o calls.log",
     details="""The command is started with a library that records malloc, calloc, realloc, reallocarray and free. It
     also records memalign, aligned_alloc, posix_memalign, valloc and pvalloc. C++'s new and delete call these functions.
-    mmap, munmap, mremap, mallopt and malloc_trim are recorded, too. The trace has each call's requested size, address
-    and thread, and its place in the order of all calls. Nothing is lost when a process is killed. gdbheap passes on the
-    command's exit status. The status is 1 instead of 0 if calls are missing because the disk is full. Recording ends
-    when the command and all processes that it started have ended.
+    mmap, munmap, mremap, mallopt and malloc_trim are recorded, too. The trace contains the requested size, address,
+    thread and number of each call; the numbers give the order of all calls. Nothing is lost when a process is killed.
+    gdbheap passes on the command's exit status. The status is 1 instead of 0 if calls are missing because the disk is
+    full. Recording ends when the command and all processes that it started have ended.
 
-    The calls of several threads are made one after the other, so that their order is known. `--order=time` lets no
-    thread wait: each thread records its own calls, with the processor's clock. This order suits programs that allocate
-    in many threads at once. A replay is then similar to the program, but not equal. docs/calls.md describes the file,
-    and `gdbheap replay` makes the calls again.
+    The calls of several threads are made one after the other, so that their order is known. If `--order=time` is given,
+    no thread waits for another: each thread records its own calls, with the time of the processor's clock. This order
+    suits programs that allocate in many threads at once. A replay is then similar to the program, but not equal.
+    docs/calls.md describes the file, and `gdbheap replay` makes the calls again.
 
     Python requests only large blocks from malloc. `--pymalloc` also records the requests to Python's own allocator:
     size, address and thread (PyMem_Malloc, PyObject_Malloc and the like). It needs CPython 3.7 to 3.13 with a GIL;
-    pymalloc lays out its blocks as it does without the recorder. These requests do not count as calls, and `gdbheap
+    pymalloc places its blocks as it does without the recorder. These requests do not count as calls, and `gdbheap
     replay` leaves them out.
 
-    `--stacks` records stacks of C and Python for `gdbheap stacks`. One stack for every SIZE requested bytes costs next
-    to nothing. `--stacks=all` records a stack for each call that allocates. Each stack then costs some microseconds in
-    C, and some tens of microseconds in Python. `--attach` records nothing: it only explains what to do instead, because
-    a program must be recorded from its start.""",
+    `--stacks` records stacks of C and Python for `gdbheap stacks`. Recording one stack for every SIZE requested bytes
+    costs next to nothing. `--stacks=all` records a stack for each call that allocates. Each stack then takes some
+    microseconds in C, and some tens of microseconds in Python. `--attach` records nothing, because a program must be
+    recorded from its start. It only explains what to do instead.""",
     needs=STARTED,
     options=Options,
     answer=_answer,

@@ -32,7 +32,7 @@ class Options(Common):
     """The options of heap trim."""
 
     yes: bool = switch("--yes", "call malloc_trim() in the process and compare the result (live only)")
-    dry_run: bool = switch("--dry-run", "predict without a call, as without this option")
+    dry_run: bool = switch("--dry-run", "predict without making the call, which is also the default")
     pad: int = valued("--pad", "SIZE", "leave SIZE free at the top of the main arena [default: 0]", 0, _pad)
     seccomp: bool = under_seccomp()
 
@@ -82,20 +82,20 @@ COMMAND = Command(
     noun="trim",
     summary="Compute what malloc_trim(0) would free; --yes calls it",
     text="""The prediction follows glibc's own rule, and touches nothing. Only resident pages count. malloc_trim() does
-    not return the tops of other arenas than the main one, thread caches and locked memory.""",
+    not return thread caches, locked memory, and the tops of all arenas but the main one.""",
     example="heap trim --yes",
     details="""malloc_trim() first merges the chunks in fast bins. It then releases the whole pages inside free chunks
-    of each arena. It also releases the main arena's top beyond `--pad`. It does not release other tops, thread caches
-    and locked memory (mlock). It keeps the first 48 bytes of each chunk, and the page that contains them. A page that
-    is shared after fork() leaves this process's RSS. The machine gets the page back only when the other process returns
-    it, too.
+    of each arena. It also releases the top of the main arena, except for the last `--pad` bytes. It does not release
+    other tops, thread caches and locked memory (mlock). It keeps the first 48 bytes of each chunk, and the page that
+    contains them. A released page that is shared after fork() no longer counts in this process's RSS. The machine gets
+    the page back only when the other process returns it, too.
 
     `--yes` calls malloc_trim() after a proof that the call cannot hang, as for `heap stats`. The answer shows the
-    decrease of RssAnon next to the prediction, for each arena, too. If the proof fails, one line says why; try again
-    then. malloc gets the pages from the kernel again when the program needs them.
+    decrease of RssAnon next to the prediction, in total and for each arena. If the proof fails, one line says why; then
+    try again. malloc gets the pages from the kernel again when the program needs them.
 
-    All threads stop from the proof to the end of the call, for at most `--max-stop`. If the call takes longer, its
-    thread finishes it while the other threads run on.""",
+    All threads are stopped from the proof to the end of the call, for at most `--max-stop`. If the call takes longer,
+    the thread that makes it finishes it while the other threads run on.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

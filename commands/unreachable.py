@@ -23,36 +23,37 @@ def _render(shown: Shown[unreachable.Unreachable, Common]) -> str:
 COMMAND = Command(
     noun="unreachable",
     summary="List what is leaked: uncollected cycles and lost blocks",
-    text="""Cycles wait for gc.collect(). Lost references are objects whose reference count exceeds the references that
-    were found. Lost blocks are blocks to which nothing points. Doubtful blocks are reached only by weak pointers, such
-    as stale words.""",
+    text="""Cycles wait for gc.collect(). Lost references are objects whose reference count exceeds the number of
+    references that were found. Lost blocks are blocks to which nothing points. Doubtful blocks are reached only by weak
+    pointers, such as stale words.""",
     example="heap unreachable",
-    details="""A row is a type and a size of block. Its bytes include the buffers that its blocks own.
+    details="""Each row describes the blocks of one type and size. Its bytes include the buffers that these blocks own.
 
-    Cycles are objects that only references from one another keep alive, and all that they keep alive. The references
-    that close the cycles are named. gc.collect() frees the cycles, unless the row says why not: gc.freeze(), a type
-    that hides references from the collector, or `__del__` in Python 2.
+    Cycles are objects that are kept alive only by references from one another, and all that they keep alive. The answer
+    names the references that close the cycles. gc.collect() frees the cycles, unless the row says why not: gc.freeze(),
+    a type that hides references from the collector, or `__del__` in Python 2.
 
     Lost references are objects whose reference count is too high: a library took a reference and never released it.
-    Such an object is never freed, and neither are the objects that it keeps alive.
+    Such an object and the objects that it keeps alive are never freed.
 
-    Lost blocks are memory to which nothing points, or only other lost blocks. They cannot be freed, unless the program
-    computes their address. It may compute an address from a compressed or hidden pointer, or an integer of Python
-    (ctypes, cffi).
+    Lost blocks are blocks to which nothing points, except perhaps other lost blocks. They cannot be freed, unless the
+    program computes their address. It may compute an address from a compressed or hidden pointer, or an integer of
+    Python (ctypes, cffi).
 
     Doubtful blocks are reached only by weak pointers. A weak pointer is on a thread's stack, in a register, or into the
-    middle of a block. Words after a C++ container's last item, and words with a tag in the upper 16 bits, are weak,
-    too. A running function may use the block. If the word is stale or a number, the block is lost.
-
-    In a program without Python, all words count as pointers. gdbheap reads static data, threads' data, used stacks,
-    registers, blocks that these reach, and memory that the program mapped. Mapped files on a disk do not count. Heads
-    come first: lost blocks to which no other lost block points. One block of a circle is also a head. Each row says how
-    many blocks, and how many bytes, would be freed with it. Blocks without a type show what most of them look like:
-    text, zeros, pointers, data. Memory that a truncated core lacks may point to any block. No block then counts as
+    middle of a block. Words after the last item of a C++ container are also weak. Words with a tag in the upper 16 bits
+    are weak, too. A running function may still use a doubtful block. If the word is stale, or is a number, the block is
     lost.
 
-    If some references could not be read, only cycles that are proven complete have rows. All other bytes that no root
-    reaches are shown in one line, "not examined".""",
+    In a program without Python, all words count as pointers. gdbheap reads static data, threads' data, used stacks,
+    registers, blocks that these reach, and memory that the program mapped. It does not read mapped files on a disk.
+    Heads come first: lost blocks to which no other lost block points. If lost blocks form a circle, one of them is also
+    a head. Each row says how many blocks, and how many bytes, would be freed with the head. A row of blocks without a
+    type says what most of them look like: text, zeros, pointers or data. If a core is truncated, its missing memory may
+    point to any block. No block then counts as lost.
+
+    If some references could not be read, only cycles that are proven complete have rows. One line, "not examined",
+    shows all other bytes that no root reaches.""",
     needs=TARGET,
     options=Common,
     answer=_answer,

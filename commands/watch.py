@@ -60,7 +60,7 @@ PREPARED = 4
 HIGHEST_PRIORITY = -20
 # If --max-stop sets no limit, a thread is stopped for at most this many seconds.
 LONGEST_STAND = 3600.0
-# The seconds between two reads of a heap for --prometheus, by default.
+# The default number of seconds between two reads of a heap for --prometheus.
 DEFAULT_PAUSE = 300.0
 
 
@@ -114,20 +114,24 @@ class Options(Several, Writing):
 
     rss: int | None = valued("--rss", "SIZE", "act when RSS exceeds SIZE", None, parse_size)
     grows: tuple[int, float] | None = valued(
-        "--grows", "SIZE/DURATION", "act on growth of SIZE in DURATION, such as 100M/10m", None, _growth
+        "--grows", "SIZE/DURATION", "act if memory grows by SIZE in DURATION (100M/10m)", None, _growth
     )
     at_oom: bool = switch("--at-oom", "act before the group or machine runs out of memory")
     on_memory_error: bool = switch("--on-memory-error", "act before Python raises MemoryError")
     seccomp: bool = under_seccomp()
     mark: float = valued("--mark", "PERCENT", "act at PERCENT of the limit (--at-oom) [default: 90%]", 0.9, _share)
     within: float = valued(
-        "--within", "DURATION", "act if memory is full within DURATION (--at-oom) [default: 2s]", 2.0, parse_duration
+        "--within",
+        "DURATION",
+        "act if memory would be full within DURATION (--at-oom) [default: 2s]",
+        2.0,
+        parse_duration,
     )
     output: str = valued("--output", "FOLDER", "write files into FOLDER [default: current folder]", "", str)
     no_snapshot: bool = switch("--no-snapshot", "take no snapshot")
-    blocks: bool = switch("--blocks", "keep each block in the snapshot")
+    blocks: bool = switch("--blocks", "keep a list of all blocks in the snapshot")
     heap: bool = switch("--heap", "save the answer of 'heap --json', too")
-    core: bool = switch("--core", "have gdb write a core, too")
+    core: bool = switch("--core", "let gdb write a core, too")
     run: tuple[str, ...] = valued("--run", "COMMAND", "run COMMAND after each action", (), _words)
     run_limit: float = valued(
         "--run-limit", "DURATION", "end COMMAND after DURATION; 0: never [default: 60s]", 60.0, parse_duration
@@ -140,12 +144,12 @@ class Options(Several, Writing):
         number_or_all("a number of actions, or 'all'"),
     )
     again: float = valued(
-        "--again", "DURATION", "act on a process at most once every DURATION [default: 10m]", 600.0, parse_duration
+        "--again", "DURATION", "act on each process at most once every DURATION [default: 10m]", 600.0, parse_duration
     )
-    duration: float | None = duration("watch for TIME [default: as long as needed]")
+    duration: float | None = duration("end the watch after TIME [default: no limit]")
     prometheus: Address | None = valued("--prometheus", "[HOST]:PORT", "serve metrics to Prometheus", None, _address)
     prometheus_host: tuple[str, ...] = valued(
-        "--prometheus-host", "NAME", "accept requests to these host names, too", (), _names
+        "--prometheus-host", "NAME", "accept requests that name these hosts, too", (), _names
     )
     look_every: float | None = valued(
         "--look-every", "DURATION", "read heaps every DURATION; 0: never [default: 5m]", None, parse_duration
@@ -153,7 +157,7 @@ class Options(Several, Writing):
 
     @property
     def acts(self) -> bool:
-        """Whether the options have a condition on which the watch acts."""
+        """Whether the options set a condition on which the watch acts."""
         return self.rss is not None or self.grows is not None or self.at_oom or self.on_memory_error
 
 
@@ -210,7 +214,7 @@ class _Watch:
         return Event("end", time.time(), acted=self.bounds.acted, failed=self.failed, why_ended=why)
 
     def _now(self) -> Now:
-        """Return the current state for the metrics. It is called in another thread."""
+        """Return the current state for the metrics. This method is called in another thread."""
         from gdbheap.watching.metrics import Now
 
         sizes = {pid: one.size for pid, one in list(self.watcher.watched.items())}
@@ -229,7 +233,8 @@ class _Watch:
         return "ended" if self.watcher.is_over else "duration"
 
     def _event(self, happening: Happening) -> Event | None:
-        """Return the event to print for a happening; None for none. If it is "due", do the actions first."""
+        """Return the event to print for a happening; None if nothing is printed. If the happening is "due", do the
+        actions first."""
         pid = happening.pid
         if happening.kind == "due":
             return self._acted(happening)
@@ -280,8 +285,8 @@ class _Watch:
         )  # fmt: skip
 
     def _users(self) -> set[int | None]:
-        """Return the users of the watched processes, for whom actions may be left. If a group is watched as a whole,
-        None stands for all users."""
+        """Return the users whose processes are watched. The watch may still have actions left for them. If a control
+        group is watched as a whole, None stands for all users."""
         return {None} if self.watcher.cgroup else {one.user for one in self.watcher.watched.values()}
 
     def _warn_of_users(self) -> None:
@@ -294,7 +299,7 @@ class _Watch:
         tell(f"--name matches processes of {len(users)} users ({names}): --user=USER watches one user's", anyway=True)
 
     def _prepare(self, pid: int) -> None:
-        """Read in advance what a stop of the process needs. When memory runs out, there is no time for it."""
+        """Read in advance what a stop of the process needs. When memory runs out, there is no time to read it."""
         from gdbheap.errors import GdbheapError
         from gdbheap.targets.process import Preparation
 
@@ -400,15 +405,15 @@ def _check(programs: Programs, options: Options) -> None:
         )
     if options.on_memory_error and options.prometheus is not None and options.look_every != 0:
         raise UsageError(
-            "gdbheap watch: with --on-memory-error, heaps cannot be read for --prometheus: add --look-every=0,"
-            " so that --prometheus serves only RSS"
+            "gdbheap watch: heaps cannot be read for --prometheus while --on-memory-error waits: add --look-every=0, "
+            "so that --prometheus serves only RSS"
         )
     if options.prometheus_host and options.prometheus is None:
         raise UsageError("gdbheap watch: --prometheus-host needs --prometheus")
     if options.look_every is not None and options.prometheus is None:
         raise UsageError("gdbheap watch: --look-every needs --prometheus")
     if options.on_memory_error and options.core:
-        raise UsageError("gdbheap watch: with --on-memory-error, gdb cannot write a core: leave out --core")
+        raise UsageError("gdbheap watch: gdb cannot write a core for --on-memory-error: leave out --core")
     if options.no_text and options.core:
         raise UsageError("gdbheap watch: a core contains all texts, which --no-text hides: leave out --core")
     if options.acts and options.no_snapshot and not (options.heap or options.core or options.run):
@@ -444,40 +449,41 @@ COMMAND = Command(
     },
     details="""watch waits until the RSS of a process exceeds `--rss`, or grows by `--grows`. `--at-oom` waits until the
     process's control group or the machine has almost no memory left. `--on-memory-error` waits until Python raises
-    MemoryError in the process. watch then takes a snapshot, without contents, and does what other options ask for.
-    `--name` also waits for processes that start later. `--cgroup` watches a group as a whole and acts on its largest
-    process. `--rss` and `--grows` then count all processes of the group together. Waiting costs next to nothing: the
-    kernel wakes watch where it can. Otherwise watch reads a few numbers about once a second, and at most fifty times a
-    second near a limit.
+    MemoryError in the process. watch then takes a snapshot, without contents, and takes the other steps that options
+    request. `--name` also waits for processes that start later. `--cgroup` watches a control group as a whole and acts
+    on its largest process. `--rss` and `--grows` then count all processes of the group together. Waiting costs next to
+    nothing: the kernel wakes watch if it can. Otherwise watch reads a few numbers about once a second. Near a limit, it
+    reads them up to fifty times a second.
 
     watch prints each event as a line with its time on standard error. If a step fails, watch continues. watch ends when
-    it has acted `--count` times, when all processes have ended, after `--duration`, or by Ctrl-C or SIGTERM. The status
-    is then 0, or 1 if something failed. The status is 4 if a process did not exist at the start. docs/watching.md has
-    examples for systemd and Kubernetes.
+    it has acted `--count` times, when all processes have ended, after `--duration`, or at Ctrl-C or SIGTERM. The exit
+    status is then 0, or 1 if something failed. The status is 4 if a process did not exist at the start.
+    docs/watching.md has examples for systemd and Kubernetes.
 
-    `--at-oom` acts when memory use reaches the share `--mark` of the limit. From three quarters of the limit on, it
-    also acts if memory would be full within `--within` at this rate.
+    `--at-oom` acts when memory use reaches the percentage `--mark` of the limit. From three quarters of the limit on,
+    it also acts if memory would be full within `--within` at this rate.
 
-    `--on-memory-error` replaces some of Python's instructions while it waits (docs/safety.md). It acts when Python gets
-    no memory, before MemoryError is raised. The thread stops while watch acts, and Python's other threads wait for it.
+    `--on-memory-error` replaces some of Python's instructions while it waits (docs/safety.md). It acts when a request
+    of Python for memory fails, before MemoryError is raised. The thread with the failed request is stopped while watch
+    acts, and Python's other threads wait for it.
 
     Files in `--output` are named after the program, the process id and the time. If root gives no folder, watch prints
-    which folder it uses. `--heap` saves the answer of `heap --json` from the same stop. `--core` needs room on the
-    disk. The process is stopped while gdb writes the core, for at most `--max-stop`. If that time is too short, no core
-    is written. `--run` takes a program and its arguments, and runs them without a shell; `--run='sh -c …'` starts a
-    shell. The environment of COMMAND contains GDBHEAP_PID, GDBHEAP_SNAPSHOT and others. `--count` counts for each user
-    separately if `--name` chooses processes. `--user` leaves out the processes of other users, because anybody may give
-    a process a name.
+    which folder it uses. `--heap` saves the answer of `heap --json` about the same moment as the snapshot. `--core`
+    needs room on the disk. The process is stopped while gdb writes the core, for at most `--max-stop`. If that time is
+    too short, no core is written. `--run` takes a program and its arguments, and runs them without a shell; `--run='sh
+    -c …'` starts a shell. The environment of COMMAND contains GDBHEAP_PID, GDBHEAP_SNAPSHOT and others. If `--name`
+    chooses processes, `--count` counts the actions for each user separately. `--user` leaves out the processes of other
+    users. This is useful because anybody can give any name to a process.
 
-    `--prometheus` serves RSS, bytes in use, free, kept and trimmable, and the findings of each process. watch then
-    needs no other condition, and goes on after `--count` actions. It needs prometheus_client: `pip install
+    `--prometheus` serves these figures of each process: RSS, bytes in use, free, kept and trimmable, and findings.
+    watch then needs no other condition, and continues after `--count` actions. It needs prometheus_client: `pip install
     'gdbheap[prometheus]'`. A request stops no process: all figures but RSS are from the last reading. `--look-every`
-    sets the time between two readings. A reading stops a process while its memory is copied, for 1 % of the time at
-    most. If HOST is absent, only this machine can send requests. If HOST is 0.0.0.0 or an address, every machine that
-    reaches it can send requests. A request may name these addresses or localhost as its host; `--prometheus-host` adds
-    names, separated by commas. docs/watching.md lists the metrics.
+    sets the time between two readings. A reading stops a process while its memory is copied; in total, a process is
+    stopped for at most 1 % of the time. If HOST is absent, only this machine can send requests. If HOST is 0.0.0.0 or
+    an address, every machine that reaches this address can send requests. A request may name these addresses or
+    localhost as its host; `--prometheus-host` adds host names, separated by commas. docs/watching.md lists the metrics.
 
-    `--json` prints each event as a document on its own line on standard output, as it happens.""",
+    `--json` prints each event as a JSON document when it happens. Each document is one line on standard output.""",
     needs=PROCESSES,
     options=Options,
     answer=_answer,

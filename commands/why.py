@@ -38,17 +38,17 @@ def _render(shown: Shown[why.Why, Options]) -> str:
 COMMAND = Command(
     noun="why",
     summary="Show what keeps an object alive, from a root down",
-    text="""The answer is a shortest chain of references from a root, also as a Python expression if possible.
-    Dominators follow: removing any one of them would free the object.""",
+    text="""The answer shows a shortest chain of references from a root to the object. If possible, it is also shown as
+    a Python expression. Dominators follow: removing any one of them would free the object.""",
     example="heap why 0x7f31c0de1230",
-    details="""If the program evaluates the expression, it gets this object. Chains from sys.modules come first, then
-    chains from variables of running functions and from static types. Chains through words in C structures that look
-    like references follow. Chains from words on stacks and in the interpreter's own data come last.
+    details="""If the program evaluates the expression, it gets this object. gdbheap prefers chains from sys.modules,
+    then chains from variables of running functions and from static types. It then prefers chains through words in C
+    structures that look like references. Chains from words on stacks and in the interpreter's own data come last.
 
-    Each dominator is shown with the bytes that would be freed with it. A long chain of dominators shows only its two
-    ends. Memory that a truncated core lacks may also point to the object. If some references could not be read, only
-    proven dominators and retained bytes are shown. `--calls` adds the stack that allocated the object's block, as in
-    `heap at`.""",
+    Each dominator is shown with the bytes that would be freed with it. If the chain of dominators is long, only its two
+    ends are shown. If a core is truncated, its missing memory may also point to the object. If some references could
+    not be read, only proven dominators and retained bytes are shown. `--calls` adds the stack that allocated the
+    object's block, as in `heap at`.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

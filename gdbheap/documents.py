@@ -18,11 +18,11 @@ __all__ = [
 MAX_DIGITS = 20
 LEAST, BEYOND = -(1 << 63), 1 << 64
 # The bytes of Python's smallest container and of the pointer to it. Two characters of a document ("[]," or "0,") may
-# become both.
+# become a container and a pointer.
 NODE_BYTES = 72
-# The year 3000. Axes also draw dates after the last moment, and datetime ends with the year 9999.
+# The year 3000. A plot's axis also has dates after the last moment, and datetime ends with the year 9999.
 END_OF_TIME = 32_503_680_000
-# A path has fewer bytes (PATH_MAX of Linux), and no name of C++ or Rust has more.
+# A path has fewer bytes than this (PATH_MAX of Linux), and no name of C++ or Rust has more.
 MAX_TEXT, CUT = 4096, "…"
 
 
@@ -73,7 +73,7 @@ def _refuse(text: str) -> NoReturn:
 def renamed_keys(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Return a record with its keys renamed. ``names``: the new name of each older name.
 
-    If a key is there under its new name too, that value stays.
+    If the record also has a key with the new name, that key's value stays.
     """
     return {
         **{key: value for key, value in content.items() if key not in names or names[key] in content},

@@ -1,4 +1,4 @@
-"""Decide which of gdbheap's own environment variables are trusted; no other module does.
+"""Decide which of gdbheap's own environment variables are trusted. No other module decides this.
 
 When root works for another user (sudo), the variables may be that user's (``sudo -E``, also through a second sudo).
 Then a variable is trusted only if it restricts gdbheap, or describes the terminal, the language or the container.

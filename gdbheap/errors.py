@@ -45,7 +45,7 @@ EXHAUSTED = {
     errno.ENOSPC: "the disk is full: free some space, or set TMPDIR to another folder",
     errno.EDQUOT: "the disk quota is used up: free some space, or set TMPDIR to another folder",
 }
-"""By errno: what the system has run out of, and the next step."""
+"""For each errno, what the system has run out of, and what to do next."""
 
 LINE_LIMIT = 1000
 
@@ -94,7 +94,7 @@ class GdbheapError(Exception):
         super().__init__(one_line(message))
 
     def __str__(self) -> str:
-        """Return the line. Names of a target in it were ``named`` when the message was made."""
+        """Return the message, as a line in which the names of a target are already printable."""
         return Sentence(super().__str__())
 
     @property
@@ -116,7 +116,9 @@ class NotPermitted(GdbheapError):
 
 
 class NoTarget(GdbheapError):
-    """There is no memory to read: no such process, a zombie, a kernel thread, not a core, an empty file."""
+    """There is no memory to read: the process does not exist, is a zombie or a kernel thread, or the file is empty or
+    is no core.
+    """
 
     status = 4
 

@@ -81,7 +81,9 @@ class Heap(KnownContents):
 
     @property
     def known_structures(self) -> Structures | None:
-        """The kinds of the blocks of C code; None if they are unknown, or take long to find and nobody asked."""
+        """The kinds of the blocks of C code; None if they are unknown, or if they take long to find and no command
+        asked for them.
+        """
         if not self.has("structures") and self.used_of_c > MAX_STRUCTURES:
             return None
         try:
@@ -129,7 +131,7 @@ class Heap(KnownContents):
     def mapped(self) -> list[Mapped]:
         """The memory that the program mapped itself and that a block describes, in address order.
 
-        The kinds of contents report it.
+        The kinds of contents report this memory.
         """
         return sorted((one for content in self.contents for one in content.mapped), key=lambda one: one.address)
 
@@ -140,7 +142,8 @@ class Heap(KnownContents):
 
     @part("references of blocks")
     def block_references(self) -> BlockReferences:
-        """The graph of the references between blocks, without what only Python knows. Raises Unsupported."""
+        """The graph of the references between blocks, found without the rules for Python's objects. Raises
+        Unsupported."""
         self.require_malloc()
         provided = [(stack, live_parts(self.target, [stack])) for stack in self.stacks]
         _live, loose = self.live_stacks()
@@ -170,7 +173,7 @@ class Heap(KnownContents):
     def versions(self) -> dict[str, str | None]:
         """The versions of Python and of the C library, and the allocator that serves malloc, with their keys in JSON.
 
-        Each is given as far as it is known, whatever command was asked.
+        Each is given if it is known, whatever command was asked.
         """
         own = self.find_allocator(MALLOC)
         with suppress(GdbheapError):
@@ -183,7 +186,9 @@ class Heap(KnownContents):
 
     @property
     def warnings(self) -> list[str | Remark]:
-        """What the answer may lack, or where it may be wrong: from target, allocators, contents and answers."""
+        """Warnings that say what the answer may lack or where it may be wrong. They come from the target, the
+        allocators, the contents and the answers.
+        """
         cut = self.target.cut_short
         own = [warning for allocator in self.asked_allocators for warning in allocator.warnings]
         own += [warning for content in self.asked_contents for warning in content.warnings]

@@ -25,7 +25,7 @@ RemarkId = Literal[
 
 @dataclass(frozen=True)
 class Remark:
-    """A remark about an answer: its id, and by name the values in its sentence.
+    """A remark about an answer: its id, and the values in its sentence, by name.
 
     ``id`` is a ``RemarkId``; if it was read from a file, it may be that of a later release. Values are texts, numbers,
     and lists or dicts of these.

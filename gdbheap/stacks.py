@@ -27,7 +27,7 @@ NATIVE, PYTHON = "native", "python"
 # The function that evaluates bytecode, by Python's major version. One call of it runs one or more Python frames.
 EVALUATORS = {2: "PyEval_EvalFrameEx", 3: "_PyEval_EvalFrameDefault"}
 # The prefix of the functions that run one instruction each, in an interpreter built with tail calls (3.14). The
-# evaluator calls them.
+# evaluator calls these functions.
 HANDLER = "_TAIL_CALL_"
 NO_OBJECT = "[code of no file]"
 MAX_VDSO = 64 << 10
@@ -59,12 +59,14 @@ class Made:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the record in a file of format 1 with today's keys."""
+        """Return a record from a file of format 1 with today's keys."""
         return renamed_keys(content, {"size": "asked"})
 
 
 Weighted = tuple[tuple[StackFrame, ...], int, int]
-"""A stack, outermost frame first; its weight (bytes unless stated otherwise); and the number of such calls."""
+"""A stack, outermost frame first; its weight (bytes unless stated otherwise); and the number of calls that have this
+stack.
+"""
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,8 @@ class Stacks:
 
     def __init__(self, process: Named, machine: Machine) -> None:
         self._running = Running(process, machine)
-        # By path and build-id. Files are opened when their objects are first met, because a process that ended has no
-        # files.
+        # The open files, by path and build-id. They are opened when their objects are first met, because a process that
+        # ended has no files.
         self._files: dict[tuple[str, str | None], BinaryIO | None] = {}
         self._functions: dict[tuple[str, str | None], Functions] = {}
         self._names: dict[tuple[LoadedObject, int], NativeFrame] = {}

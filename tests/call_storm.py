@@ -182,7 +182,7 @@ def call(storm: Storm, rng: random.Random, style: str, times: int) -> Counter[st
             with held(storm.pid, style) as (process, tracer):
                 done[names.get(Session(process, tracer).call(rng), "main")] += 1
         except GdbheapError as error:
-            assert "is not called" in str(error), error
+            assert "gdbheap did not call" in str(error), error
             done["refused"] += 1
     return done
 

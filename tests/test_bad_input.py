@@ -295,7 +295,7 @@ def test_a_truncated_core(form: str, victim: programs.Running) -> None:
         os.truncate(path, size)
         answered_partly(ask("", path, "--json"), size)
         done = ask("", path)
-        assert done.returncode == 1 and "cut short" in done.stdout + done.stderr
+        assert done.returncode == 1 and "truncated" in done.stdout + done.stderr
         assert not re.search(r"Traceback|a fault of gdbheap", done.stderr)
         for noun in OF_CORES[1:]:
             done = ask(noun, path, "--json")
@@ -310,4 +310,4 @@ def answered_partly(done: subprocess.CompletedProcess[str], size: int) -> None:
     assert done.returncode == 1, done
     answer = json.loads(done.stdout)
     assert any(f"{size} bytes" == row["found"] or row["what"].startswith("notes") for row in answer["damage"]), done
-    assert any("cut short" in warning for warning in answer["warnings"])
+    assert any("truncated" in warning for warning in answer["warnings"])

@@ -70,7 +70,7 @@ class Pretending(Debugger):
     [
         ({"shadow_stack": True}, "shadow stack"),
         ({"restartable": False}, "sleeps in a system call that cannot be restarted"),
-        ({"dispatched": True}, "dispatched"),
+        ({"dispatched": True}, "redirected to a signal handler"),
         ({"sequence": 4096}, "restartable sequence"),
         ({"entering": True}, "entering a system call"),
     ],

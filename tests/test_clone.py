@@ -158,7 +158,7 @@ def test_refused_with_a_reason(tmp_path: Path) -> None:
             process.send_signal(signal.SIGSTOP)
             os.waitpid(process.pid, os.WUNTRACED)
             done = programs.gdbheap("info", str(process.pid), "--clone")
-            assert done.returncode == UNSUPPORTED and "stopped already" in done.stderr, done
+            assert done.returncode == UNSUPPORTED and "already stopped" in done.stderr, done
         finally:
             process.kill()
 

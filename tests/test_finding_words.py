@@ -211,11 +211,11 @@ def test_remedy_of_another() -> None:
     ("figures", "text"),
     [
         (SparseHugePages(4 * MIB, 2, 3 * MIB, False, False),
-            "transparent huge pages: 3.0 MiB of 4.0 MiB is zeros. The program touched a part of each of 2 pages "
-            "of 2 MiB, and the kernel made all of it resident"),
+            "transparent huge pages: 3.0 MiB of 4.0 MiB contains only zeros. The program touched a part of each of "
+            "2 pages of 2 MiB, and the kernel made the whole pages resident"),
         (SparseHugePages(4 * MIB, 2, 3 * MIB, True, False),
-            "transparent huge pages: about 3.0 MiB of 4.0 MiB is zeros. The program touched a part of each of 2 "
-            "pages of 2 MiB, and the kernel made all of it resident"),
+            "transparent huge pages: about 3.0 MiB of 4.0 MiB contains only zeros. The program touched a part of "
+            "each of 2 pages of 2 MiB, and the kernel made the whole pages resident"),
         (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "x", [], False, MIB),
             "private memory that the program or a library mapped itself, without malloc; the largest mapping, at "
             "0x1000 (x), has 1.0 MiB"),
@@ -227,52 +227,53 @@ def test_remedy_of_another() -> None:
             "uses 2 of these arenas any more (2.0 MiB); the block after the largest hole is held by last of x"),
         (ThreadTops(3, MIB, 128 * KIB, 0, 2, DEFAULT, LargestTop(MIB, 2, None, ""), False),
             "2 arenas of threads keep 1.0 MiB of free resident pages at their ends, which malloc_trim() does not "
-            "reach. Arena 2 (no thread now) keeps the most, 1.0 MiB. free() returns an end only from "
-            "trim_threshold on, which is 128.0 KiB (the default); arena_max is not set"),
+            "reach. Arena 2 (no thread now) keeps the most, 1.0 MiB. free() returns the memory at such an end only "
+            "from trim_threshold on, which is 128.0 KiB (the default); arena_max is not set"),
         (ThreadTops(3, MIB, MIB, 8, 2, RISEN, LargestTop(MIB, 2, 7, ""), True),
             "2 arenas of threads keep 1.0 MiB of free resident pages at their ends, which malloc_trim() does not "
-            "reach. Arena 2 (thread 7, without a name) keeps the most, 1.0 MiB. free() returns an end only from "
-            "trim_threshold on, which is 1.0 MiB (raised when a large block was freed); at most 8 arenas may be made"),
+            "reach. Arena 2 (thread 7, without a name) keeps the most, 1.0 MiB. free() returns the memory at such "
+            "an end only from trim_threshold on, which is 1.0 MiB (raised when a large block was freed); at most 8 "
+            "arenas may be made"),
         (Cycles(1, 0, "a.T", MIB, False, 1, 700),
-            "1 object forms cycles that were not collected, most of type a.T (1.0 MiB). The garbage collector is "
-            "switched off (gc.disable(), or a threshold of 0)"),
+            "1 object forms uncollected cycles, most of type a.T (1.0 MiB). The garbage collector is switched off "
+            "(gc.disable(), or a threshold of 0)"),
         (Cycles(2, 1, "T", MIB, False, 1000, 7000),
-            "2 objects form cycles that were not collected, most of type T (1.0 MiB). The garbage collector is "
-            "on, but has not examined their generation since (the youngest one has 1,000 of the 7,000 objects "
-            "that start it)"),
+            "2 objects form uncollected cycles, most of type T (1.0 MiB). The garbage collector is on, but has not "
+            "examined their generation since then (the youngest generation has 1,000 of the 7,000 objects that "
+            "start it)"),
         (Cycles(2, None, "T", MIB, False, None, None),
-            "2 objects form cycles that were not collected, most of type T (1.0 MiB). The garbage collector has "
-            "not run since"),
+            "2 objects form uncollected cycles, most of type T (1.0 MiB). The garbage collector has not run since"),
         (GrowingBuffers(4096, MIB, 3, 2, MIB, SET, None, KIB, 2 * KIB),
-            "holes contain 3 copies of the beginning of a buffer at 0x1000 (1.0 MiB; its copies have 1.0 KiB to 2.0 "
-            "KiB) and 1 other buffer. realloc() leaves such copies when it moves a growing buffer. For buffers from "
-            "mmap_threshold on, which is 1.0 MiB (set), it moves pages and leaves no copies"),
+            "holes contain 3 copies of the beginning of a buffer at 0x1000 (1.0 MiB; its copies have 1.0 KiB to "
+            "2.0 KiB) and 1 other buffer. realloc() leaves such copies when it moves a growing buffer. For buffers "
+            "from mmap_threshold on, which is 1.0 MiB (set), realloc() moves pages and leaves no copies"),
         (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "[heap]", [], False),
             "private memory that the program or a library mapped itself, without malloc; the largest mapping, at "
             "0x1000 ([heap]), has 1.0 MiB"),
         (OtherMalloc("allocator", "libx.so", "libx.so and other anonymous memory"),
             "libx.so and other anonymous memory: it is unknown how much of this is free in libx.so"),
         (RuntimeMemory("redis", "/bin/redis", "it has x", False, "jemalloc"),
-            "Redis keeps its data in memory of jemalloc (/bin/redis, it has x): it is unknown how much of it is "
-            "in use"),
+            "Redis keeps its data in memory of jemalloc (/bin/redis, it has x): it is unknown how much of this "
+            "memory is in use"),
         (RuntimeMemory("redis", "/bin/redis", "it has x", False, None),
-            "Redis keeps its data in memory of malloc (/bin/redis, it has x): it is unknown how much of it is in use"),
+            "Redis keeps its data in memory of malloc (/bin/redis, it has x): it is unknown how much of this "
+            "memory is in use"),
         (RuntimeMemory("go", "/bin/x", "by its name", True, None),
-            "memory of Go, by the names of its mappings (/bin/x, by its name): it is unknown how much of it is "
-            "in use"),
+            "memory of Go, according to the names of its mappings (/bin/x, by its name): it is unknown how much of "
+            "this memory is in use"),
         (LeakLike(4096, 9000, 10000, 200, 150, "dict", "a.T", None, False),
             "one dict at 0x1000 keeps 9,000 of 10,000 objects of type a.T, and 75 % of all bytes in use. It is a "
             "leak if the container was meant to stay small; its age is unknown. A later 'heap diff' shows whether it "
             "grows"),
         (LeakLike(4096, 1, 1, 0, 1, "dict", "T", "a.b", True), "one dict at 0x1000 (a.b) keeps 1 of 1 object of type"),
         (LostReferences(1, "T", 1, []),
-            "1 object (of type T) is kept alive, with all that it refers to, by references that no object holds: C "
-            "code took these references and never released them (Py_DECREF), or keeps them where gdbheap does not "
-            "look"),
+            "1 object (of type T) is kept alive, with everything to which it refers, by references that no object "
+            "holds: C code took these references and never released them (Py_DECREF), or keeps them where gdbheap "
+            "does not look"),
         (LostReferences(9, "T", 1, []),
-            "9 objects (1 of type T) are kept alive, with all that they refer to, by references that no object holds: "
-            "C code took these references and never released them (Py_DECREF), or keeps them where gdbheap does "
-            "not look"),
+            "9 objects (1 of type T) are kept alive, with everything to which they refer, by references that no "
+            "object holds: C code took these references and never released them (Py_DECREF), or keeps them where "
+            "gdbheap does not look"),
         (FreeLists(0, 0, 0, "", 0, 7, 9 * MIB),
             "7 blocks of malloc hold no int or float of Python 2 any more (9.0 MiB). The interpreter keeps them "
             "for the next numbers"),
@@ -282,19 +283,19 @@ def test_remedy_of_another() -> None:
         (FreeLists(1, 1, MIB, "tuple", MIB),
             "the interpreter keeps 1 object on its free lists for reuse, most of type tuple (1, 1.0 MiB)"),
         (PymallocArenas(1, 3, MIB, 4),
-            "1 of 4 arenas of pymalloc is mostly free; 3 blocks keep it, with 1.0 MiB in all. pymalloc returns an "
-            "arena only when it is empty"),
+            "1 of 4 arenas of pymalloc is mostly free; 3 blocks keep it, with 1.0 MiB in total. pymalloc returns "
+            "an arena only when it is empty"),
         (PymallocArenas(2, 3, MIB, 4), "2 of 4 arenas of pymalloc are mostly free"),
         (MuslMappings(1, 3, MIB, 1),
-            "1 of 1 mapping of musl's malloc is mostly free; 3 blocks keep it, in slots of 1.0 MiB in all. "
-            "musl returns a mapping only when it is empty"),
+            "1 of 1 mapping of musl's malloc is mostly free; 3 blocks keep it, in slots of 1.0 MiB in total. musl "
+            "returns a mapping only when it is empty"),
         (held_by("x", way="holds it, through 5 blocks (48, 48 bytes)"),
              "held by x (dict of 9; 9 x str); its largest block is reached through 5 blocks (48, 48 bytes)"),
         (held_by("x", way="[1] .y"), "; its largest block is at [1] .y"),
         (Room(1, 0, 2, 0, MIB, 4096, 2 * KIB, "dict", [("list", 1), ("dict", 2)], MIB),
-            "unused room in 1 list and 2 dicts, 1.0 MiB of it resident: lists and byte arrays keep their "
-            "capacity until they shrink below half and dicts and sets keep their tables when entries are "
-            "deleted; the dict at 0x1000 has the most, 2.0 KiB"),
+            "unused room in 1 list and 2 dicts, 1.0 MiB of it resident: lists and byte arrays keep their capacity "
+            "until they shrink below half and dicts and sets keep their tables when entries are deleted; the dict "
+            "at 0x1000 has the most unused room, 2.0 KiB"),
     ],
 )  # fmt: skip
 def test_texts(figures: Any, text: str) -> None:
@@ -308,8 +309,8 @@ def test_texts(figures: Any, text: str) -> None:
         (held_by("conn", "sqlite3.Connection", "block of 4,384 bytes"), "PRAGMA cache_size limits the page cache"),
         (
             held_by("conn", "sqlite3.Connection", "list"),
-            "close() it, or drop what its registered functions and callbacks refer to: most of this is Python "
-            "objects, which no PRAGMA frees",
+            "close() the connection, or drop the objects to which its registered functions and callbacks refer: "
+            "most of this memory is Python objects, which no PRAGMA frees",
         ),
         (held_by("objects in the Java heap (…)", kind="java heap"), "drop the references to direct ByteBuffers"),
         (
@@ -318,8 +319,8 @@ def test_texts(figures: Any, text: str) -> None:
         ),
         (
             EqualStrings(9, 2, 7),
-            "keep one copy of each value where the strings are made: x = seen.setdefault(x, x), with your "
-            "own dict seen. Avoid sys.intern(x) in CPython 3.12, which never frees such a string",
+            "keep one copy of each value where the strings are created: x = seen.setdefault(x, x), with a dict "
+            "named seen. Avoid sys.intern(x) in CPython 3.12, which never frees such a string",
         ),
         (LostBlocks(9, 9, MIB, 40, 48), "'heap catch malloc --min=40 --max=48' stops"),
         (
@@ -333,20 +334,20 @@ def test_texts(figures: Any, text: str) -> None:
         (FreeLists(0, 0, 0, "", 0, 7, 9 * MIB), "call gc.collect(), which frees these blocks, then malloc_trim(0)"),
         (
             PinnedPages(1000, 1000, MIB),
-            "'heap pins --allocator=glibc' lists the blocks; once they are freed, malloc_trim(0) returns all of "
-            "this too. Drop them, or allocate long-lived data before the rest, or apart from it",
+            "'heap pins --allocator=glibc' lists the blocks; once they are freed, malloc_trim(0) returns all these "
+            "pages. Drop them, or allocate long-lived data before all other data, or separately",
         ),
         (
             PinnedPages(77_920, 77_920, MIB),
-            "'heap pins --allocator=glibc' lists the blocks; once they are freed, malloc_trim(0) returns all of "
-            "this too. Allocate long-lived data before the rest, or apart from it",
+            "'heap pins --allocator=glibc' lists the blocks; once they are freed, malloc_trim(0) returns all these "
+            "pages. Allocate long-lived data before all other data, or separately",
         ),
         (
             FreeChunks(9, 0, MIB, 2),
-            "call malloc_trim(0) after the load that left them ('heap trim --yes' does it now). 'heap holes' "
-            "lists the holes, 'heap pins' shows which blocks keep more pages. Each arena keeps its own peak: measure "
-            "fewer arenas, or another allocator, with 'gdbheap trace' and 'gdbheap replay --what-if' before you "
-            "change a setting",
+            "call malloc_trim(0) after the load that left these holes ('heap trim --yes' calls it now). 'heap "
+            "holes' lists the holes, 'heap pins' shows which blocks keep more pages. Each arena keeps its own "
+            "peak: measure fewer arenas, or another allocator, with 'gdbheap trace' and 'gdbheap replay --what-if' "
+            "before you change a setting",
         ),
         (
             JemallocUnused(1, MIB, 0, ["x"], False, None, "redis"),
@@ -363,10 +364,9 @@ def test_texts(figures: Any, text: str) -> None:
         ),
         (
             Fragmented("jemalloc", "slabs", 1, 2, 3, 4, 1, 64, 5),
-            "copy long-lived data into new blocks before any of the old ones is freed (build the container "
-            'anew), then release the empty slabs (mallctl("arena.4096.purge")). Or allocate long-lived data before '
-            "the load that filled these slabs. 'heap pins' lists the blocks that keep the most, 'heap sizes' lists all "
-            "sizes",
+            "copy long-lived data into new blocks before any old block is freed (build the container anew), then "
+            'release the empty slabs (mallctl("arena.4096.purge")). Or allocate long-lived data before the load '
+            "that filled these slabs. 'heap pins' lists the blocks that keep the most, 'heap sizes' lists all sizes",
         ),
         (
             Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "", ["Go", "V8"], False),
@@ -374,30 +374,34 @@ def test_texts(figures: Any, text: str) -> None:
         ),
         (
             Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "", [], True),
-            "find the code that maps it: malloc does not know this memory. 'heap at ADDRESS' shows what is known "
+            "find the code that maps this memory: malloc does not know it. 'heap at ADDRESS' shows what is known "
             "about an address in it. The command shows, while the program runs, which code maps more memory",
         ),
         (OtherMalloc("allocator", "libx.so", ""), "ask libx.so itself for its figures: gdbheap cannot read them"),
         (OtherMalloc("jemalloc", "jemalloc", "", "call x()"), "call x()"),
         (
             Cycles(2, 0, "T", MIB, True, 1, 2),
-            "call gc.collect(), then call gc.enable(), or gc.collect() from time to time. If that frees nothing, call "
-            "gc.unfreeze() first: gc.freeze() hides objects from the collector. 'heap unreachable' lists them. "
-            "To avoid them, clear the named reference (del, None, weakref)",
+            "call gc.collect(), then call gc.enable(), or gc.collect() from time to time. If that frees nothing, "
+            "call gc.unfreeze() first: gc.freeze() hides objects from the collector. 'heap unreachable' lists the "
+            "cycles. To avoid them, clear the named reference (del, None, weakref)",
         ),
         (
             Cycles(2, 1, "T", MIB, False, 1, 2),
-            "call gc.collect() after the code that left them. 'heap unreachable' lists them. To avoid them, "
-            "clear the named reference (del, None, weakref)",
+            "call gc.collect() after the code that leaves the cycles. 'heap unreachable' lists the cycles. To "
+            "avoid them, clear the named reference (del, None, weakref)",
         ),
         (
             LeakLike(4096, 1, 1, 0, 1, "dict", "T", None, True),
-            "limit its size, or drop what is no longer used; 'heap why 0x1000' shows what keeps it",
+            "limit its size, or drop data that is no longer used; 'heap why 0x1000' shows what keeps it",
         ),
-        (MainTop(MIB, 2 * MIB, RISEN, True), "does it now), or start the program with MALLOC_TRIM_THRESHOLD_=131072"),
+        (
+            MainTop(MIB, 2 * MIB, RISEN, True),
+            "call malloc_trim(0) after the load ('heap trim --yes' calls it now), "
+            "or start the program with MALLOC_TRIM_THRESHOLD_=131072",
+        ),
         (
             Room(0, 0, 0, 1, MIB, 4096, 2 * KIB, "set", [("set", 1)], MIB),
-            "replace an emptied set with set(x); 'heap why ADDRESS' shows what holds it",
+            "replace an emptied set with set(x); 'heap why ADDRESS' shows what holds such an object",
         ),
     ],
 )

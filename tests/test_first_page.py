@@ -153,7 +153,7 @@ def test_more_blocks_than_the_budget_allows(tmp_path: Path) -> None:
         whole = ask("", str(target.pid), "--budget=1")
     # 2,500,000 blocks a second.
     assert few["not_looked"] > 2500 and few["not_examined"] > 0
-    assert "blocks takes about 1 s of CPU time" in page and f"  $ gdbheap {target.pid} --budget=1" in page
+    assert "gdbheap needs about 1 s of CPU time" in page and f"  $ gdbheap {target.pid} --budget=1" in page
     assert few["next"][0].startswith(f"gdbheap {target.pid} --budget=1 ")
     assert whole["not_looked"] is None and whole["holders"][0]["path"] == "kept"
 
@@ -172,6 +172,6 @@ def test_growth_while_it_looks(tmp_path: Path) -> None:
     words = render(made_up(MIB, 9 * MIB, rss=Rss(rss, 0, ""), meanwhile=Meanwhile(grown, 0.5)), Style(rss=rss))
     assert (
         " RSS grew by " in words
-        and " in the 500 ms after this reading: the largest holder may not be the one that grows" in words
+        and " in the 500 ms after this reading: the largest holder may not be the holder that grows" in words
     )
     assert " RSS shrank by " in render(made_up(MIB, 9 * MIB, meanwhile=Meanwhile(-9 * MIB, 2)), Style(rss=rss))

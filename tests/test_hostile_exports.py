@@ -348,7 +348,7 @@ def test_endless_list(is_interrupted: bool, tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setattr("gdbheap.export.stored.STEPS", 0)
     with pytest.raises(KeyboardInterrupt if is_interrupted else UsageError) as error:
         query(source_of(folder), SUM)
-    assert is_interrupted or str(error.value) == f"{folder / DATABASE}: its list of tables has no end"
+    assert is_interrupted or str(error.value) == f"{folder / DATABASE}: its list of tables is endless"
 
 
 @pytest.mark.parametrize("form", ["list", "coded", "constant"])

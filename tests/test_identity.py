@@ -43,7 +43,7 @@ from gdbheap.targets.process import FROM_PROCESS, MappingRow, Preparation, Proce
 from gdbheap.watching import actions
 from gdbheap.watching.triggers import Bounds
 
-ANOTHER = "has ended; its number belongs to another process now"
+ANOTHER = "has ended; another process now has its id"
 NO_TARGET = 4
 UNNAMED = 64123
 TGKILL = 234
@@ -345,7 +345,7 @@ def test_session(target: Swapped, words: tuple[str, ...]) -> None:
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdin is not None and process.stderr is not None
-        assert "its copy is kept" in process.stderr.readline()
+        assert "the copy is kept" in process.stderr.readline()
         target.swap()
         out, err = process.communicate("stats\ntrim --yes\nrefresh\ninfo\n", timeout=PATIENCE)
     assert process.returncode == NO_TARGET and err.count("has ended") >= 3, err

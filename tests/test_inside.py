@@ -284,7 +284,7 @@ def test_what_cannot_be_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         library.snapshot(file)
     monkeypatch.undo()
     monkeypatch.setitem(inside._busy, os.getpid(), object())
-    with pytest.raises(library.GdbheapError, match="read already"):
+    with pytest.raises(library.GdbheapError, match="read now"):
         library.snapshot(file)
     assert not file.exists()
 

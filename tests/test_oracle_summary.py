@@ -126,7 +126,7 @@ def test_unknown_residency(rng: random.Random, tmp_path: Path) -> None:
     used, mapped, free, _held = figures(tmp_path)
     assert (told["used"], told["free"]) == (used + mapped, free)
     assert told["used_resident"] is told["free_resident"] is told["returnable"] is None and told["stays"] == []
-    assert "how much of it is resident is unknown" in gdbheap("", core).stdout
+    assert "how much of this memory is resident is unknown" in gdbheap("", core).stdout
 
 
 @pytest.mark.parametrize(

@@ -66,4 +66,4 @@ def test_tensors_in_words(held: tuple[Running, dict[str, Any]]) -> None:
     )
     assert "no values (meta device)" in meta
     assert "its storage is empty" in freed
-    assert "its values take " in part and " of the storage" in part
+    assert "the values take " in part and " of the storage" in part

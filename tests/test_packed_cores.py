@@ -104,7 +104,7 @@ def test_a_part_of_a_packed_core(kind: str, core: Path, rng: random.Random, tmp_
     assert answered
     (tmp_path / "part").write_bytes(data[: len(data) * 3 // 4])
     done = gdbheap(str(tmp_path / "part"))
-    assert done.returncode == 1 and "is cut short" in done.stdout
+    assert done.returncode == 1 and "is truncated" in done.stdout
 
 
 def test_several_streams_and_padding(core: Path, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_no_room(core: Path, tmp_path: Path) -> None:
         assert list(room.iterdir()) == []
     environment["TMPDIR"] = str(tmp_path / "none")
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 1 and "no file can be made" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.returncode == 1 and "no file can be created" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

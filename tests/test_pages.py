@@ -333,7 +333,7 @@ def test_a_map_of_many_stretches(rng: random.Random) -> None:
     text = map_section(random_overview(rng, 12_000, 3000)).body
     page = Page(text)
     data = json.loads(page.scripts[0])
-    assert len(page.scripts[0]) <= DATA and "1,500 smaller stretches are not drawn" in text
+    assert len(page.scripts[0]) <= DATA and "1,500 smaller areas are not drawn" in text
     cells = [found for tag, found in page.tags if tag == "rect" and "data-i" in found]
     assert {int(str(cell["data-g"])) for cell in cells} == set(range(1500)) and len(data["groups"]) == 1500
     titles = sum(int(str(cell["data-n"])) for cell in cells)

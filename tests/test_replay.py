@@ -364,7 +364,7 @@ def test_no_library_because_a_log_names_it(tmp_path: Path) -> None:
         found = recorded_setting(Recorded(1, 1, "/bin/x", path, [], environment))
         assert (found.library, found.tunables) == (library, {"glibc.malloc.arena_max": "1"})
     named = Recorded(1, 1, "/bin/x", str(planted), [])
-    with pytest.raises(UsageError, match="loads no library only because a log names it"):
+    with pytest.raises(UsageError, match="does not load a library only because a trace names it"):
         recorded_setting(named)
     assert recorded_setting(named, "glibc").library is None
     assert recorded_setting(named, str(planted)).library == str(planted)

@@ -358,7 +358,10 @@ def made_fit(**changes: Any) -> Fit:
             {"fits": True, "by_arena": [ArenaFit(0, Piece(0x50, 1008), False, None, False, None)]},
             ["0x50", "takes this"],
         ),
-        ({"fits": True, "by_arena": [ArenaFit(0, None, True, 16, False, None)]}, ["cuts it off the top chunk; the"]),
+        (
+            {"fits": True, "by_arena": [ArenaFit(0, None, True, 16, False, None)]},
+            ["takes the chunk from the top chunk; the"],
+        ),
         ({"nearest": [ShortPiece(0x70, 960, 1, 48)]}, ["where none is large enough:", "0x70", "960", "48 bytes"]),
     ],
 )
@@ -489,14 +492,14 @@ def test_buffers_add_up(shown: int, rng: random.Random) -> None:
         text = buffers.render(Buffers(rows[:shown], 30, count, size, reached), EXACT)
         for title in ("count", "size"):
             adds_up(text, title)
-        assert ("is called structure" in text) == bool(reached)
+        assert ("has the role structure" in text) == bool(reached)
         assert (f"({30 - shown:,} more kinds)" in text) == (shown < 30)
     assert buffers.render(Buffers([], 0, 0, 0, 0), Style()).startswith("No object of a matching type")
 
 
 def test_no_instances() -> None:
     """A sentence, and no empty table."""
-    assert instances.render(Instances([], 0, 0, 0), Style()).startswith("No object is of a type")
+    assert instances.render(Instances([], 0, 0, 0), Style()).startswith("No object has a type")
     none = Tally(0, 0)
     empty = PyObjects([], Count(0, 0, 0, 0, 0), Tally(9, 900), none, none, [], Tally(5, 500), none, [])
     assert pyobjects.render(empty, Style(), 0, some=True).startswith("No type's name matches")
@@ -549,7 +552,7 @@ def test_ledger_is_a_tree_that_adds_up(rng: random.Random) -> None:
     cells = [int(cell.replace(",", "")) for cell in column(text, "resident")]
     by_name = {line.id: line.resident for line in answer.ledger}
     assert cells == [by_name[n] for n in ("file", "glibc", "glibc.used", "glibc.free")] + [answer.rss.bytes]
-    assert "\n  glibc.used" in text and "1. " in text and "Add up PSS, not RSS." in text
+    assert "\n  glibc.used" in text and "1. " in text and "Use PSS, not RSS, to add up several processes." in text
     assert column(text, "%RSS")[-1] == "100.0"
 
 
@@ -585,7 +588,7 @@ def made_summary(**changes: Any) -> Summary:
         ({"used_resident": None, "free_resident": None, "returnable": None, "kept": []}, "is free; how much"),
         ({"free": 0, "free_resident": 0, "kept": []}, "1,000 bytes is in use by the program, and 0 bytes is free"),
         ({"unknown": NotWalked("other.x", "x", 7)}, "In glibc malloc, 1,000 bytes is in use, and 800 bytes is free"),
-        ({"unknown": NotWalked("other.x", "x", 7)}, "gdbheap does not walk the blocks of x. "
+        ({"unknown": NotWalked("other.x", "x", 7)}, "gdbheap cannot list the blocks of x. "
              "It is unknown how much of 7 bytes of its own and other anonymous memory is free."),
         ({"unknown": NotWalked("other.x", "x", 7, own=True)},
              "of x. It is unknown how much of 7 bytes of its own memory is free."),
@@ -610,7 +613,7 @@ def test_no_summary() -> None:
     nothing = Summary(0, 0, 0, 0, None, [], [], None)
     assert summary.render(nothing, {}, EXACT) == ""
     told = summary.render(dataclasses.replace(nothing, unknown=NotWalked("other.x", "x", 7)), {}, EXACT)
-    assert told.startswith("gdbheap does not walk the blocks of x") and "in use" not in told
+    assert told.startswith("gdbheap cannot list the blocks of x") and "in use" not in told
 
 
 def test_ledger_of_unknown_residency(rng: random.Random) -> None:

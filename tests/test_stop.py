@@ -180,7 +180,7 @@ def test_descriptors_run_out() -> None:
 def test_time_is_kept(tmp_path: Path) -> None:
     """Whatever this side does, the process runs again when the limit is over, and nothing is read any more."""
     with busy.started("blocked", tmp_path) as target:
-        with pytest.raises(GdbheapError, match="let go after"), stopped(target.pid, 2) as process:
+        with pytest.raises(GdbheapError, match="was released after"), stopped(target.pid, 2) as process:
             word = process.space.word(process.threads[0].thread_pointer)
             assert word == process.threads[0].thread_pointer and process.cut_short is None
             before = target.words()
@@ -189,7 +189,7 @@ def test_time_is_kept(tmp_path: Path) -> None:
             process.space.word(process.threads[0].thread_pointer)
         heap = Heap(process)
         assert process.cut_short is not None and heap.partial and heap.damage == []
-        assert "let go after" in warnings_of(heap)[-1] and "--max-stop" in warnings_of(heap)[-1]
+        assert "was released after" in warnings_of(heap)[-1] and "--max-stop" in warnings_of(heap)[-1]
         target.unharmed()
 
 

@@ -217,7 +217,7 @@ def test_truncated_cores(form: str, tmp_path: Path, rng: random.Random) -> None:
                 Core(str(cut))
             continue
         core = Core(str(cut))
-        assert core.partial and core.damage and "cut short" in core.warnings[0]
+        assert core.partial and core.damage and "truncated" in core.warnings[0]
         for mapping in core.mappings:
             found = core.space.read_available(mapping.start, mapping.size)
             assert complete.space.read(mapping.start, len(found)) == found
@@ -309,7 +309,7 @@ def test_cores_of_any_bytes(changes: list[tuple[int, int, bytes]]) -> None:
         (b"\x1f\x8b\x08" + bytes(70), NoTarget, "the gzip file is cut off or damaged"),
         (b"\x28\xb5\x2f\xfd" + bytes(70), NoTarget, "the zstd file is cut off or damaged"),
         (gzip.compress(b"hello", mtime=0), NoTarget, "not a core"),
-        (b"\x7fELF\x02\x01\x01", NoTarget, "cut short"),
+        (b"\x7fELF\x02\x01\x01", NoTarget, "truncated"),
         (b"\x7fELF\x01\x01\x01" + bytes(9) + struct.pack("<HH", 4, 3) + bytes(60), Unsupported, "32-bit 386"),
         (b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HH", 4, 183) + bytes(60), Unsupported, "aarch64"),
         (b"\x7fELF\x02\x02\x01" + bytes(9) + struct.pack(">HH", 4, 22) + bytes(60), Unsupported, "s390"),

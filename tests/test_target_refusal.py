@@ -44,12 +44,12 @@ SAME = Facts(7, "victim", frozenset({1000}), frozenset({1000}), own_uid=1000, ow
         (replace(SAME, ptrace_scope=1), "sysctl kernel.yama.ptrace_scope=0"),
         (replace(SAME, ptrace_scope=2), "ptrace_scope is 2 (only CAP_SYS_PTRACE may trace)"),
         (replace(SAME, ptrace_scope=3, capabilities=ALL), "until the next boot"),
-        (replace(SAME, permitted=1 << 21), "capabilities that gdbheap lacks (mask 0x200000)"),
+        (replace(SAME, permitted=1 << 21), "capabilities that gdbheap does not have (mask 0x200000)"),
         (replace(SAME, user_namespace=True), "user namespace"),
         (replace(SAME, label="docker-default (enforce)"), "security module (docker-default (enforce))"),
         (replace(SAME, seccomp=True, container="container"), "a seccomp filter on gdbheap itself"),
-        (SAME, "without saying why"),
-        (replace(SAME, label="unconfined"), "without saying why"),
+        (SAME, "without a reason"),
+        (replace(SAME, label="unconfined"), "without a reason"),
     ],
 )
 def test_each_cause(facts: Facts, words: str) -> None:

@@ -120,7 +120,7 @@ def test_same_stacks_are_one(target: Running) -> None:
 def test_values_of_one_of_many(target: Running) -> None:
     """Of threads at the same lines the text says whose values it shows; these are its own."""
     lines = gdbheap("threads", str(target.pid), "--values").stdout.splitlines()
-    (said,) = [line for line in lines if line.startswith("The variables shown belong to thread ")]
+    (said,) = [line for line in lines if line.startswith("The listed variables belong to thread ")]
     tid = int(said.split()[6])
     (row,) = [row for row in ask("threads", str(target.pid), "--values")["rows"] if row["tid"] == tid]
     texts = [one["text"] for frame in row["running"] for one in frame["locals"] if one["name"] == "word"]

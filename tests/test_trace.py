@@ -195,9 +195,9 @@ def _no_room(*_: object) -> None:
         (["-o", "x.log"], "which command?"),
         (["-o", "/nonexistent/x.log", "--", "true"], "nonexistent"),
         (["-o", "x.log", "--", "no such program"], "cannot be started"),
-        (["-o", "x.log", "--finish"], "nothing is left"),
+        (["-o", "x.log", "--finish"], "no longer exist"),
         (["-o", "x.log", "--finish", "--pymalloc"], "leave out the command and --pymalloc"),
-        (["-o", "x.log", "--attach=1"], "process 1 is not changed"),
+        (["-o", "x.log", "--attach=1"], "process 1 was not changed"),
         (["--attach", "1"], "gdbheap growth 1"),
     ],
 )

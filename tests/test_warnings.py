@@ -76,7 +76,7 @@ def test_a_consequence_is_named() -> None:
     for id, sentence in SENTENCES.items():
         text = sentence_of(Remark(id, needed_by(sentence)))
         # Its sentence is of two halves.
-        assert names_consequence(text.replace("; ", ": ")) and "not known here" not in text, (id, text)
+        assert names_consequence(text.replace("; ", ": ")) and "does not know the warning" not in text, (id, text)
 
 
 def test_what_remarks_need() -> None:

@@ -87,5 +87,5 @@ def test_no_python(tmp_path: Path) -> None:
             told = watch.stderr.readline() + watch.stderr.readline()
             watch.send_signal(signal.SIGINT)
             watch.communicate(timeout=PATIENCE)
-            assert "cannot be seen" in told and watch.returncode == 1
+            assert "cannot notice its MemoryErrors" in told and watch.returncode == 1
     assert gdbheap("watch", str(os.getpid()), "--on-memory-error", "--core").returncode == 2

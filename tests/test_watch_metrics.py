@@ -409,7 +409,7 @@ def test_addresses(text: str, address: tuple[str, int], alone: bool) -> None:
     """Only the loopback ones are for this machine alone; who opens others is told what they show."""
     assert address_of(text) == Address(*address) and is_loopback(address[0]) is alone
     line = event_text(Event("serving", 0.0, url="http://x/metrics", everybody=not alone), style_for(None, False, None))
-    assert ("whoever can reach this address learns" in line) is not alone
+    assert ("everybody who can reach this address can read" in line) is not alone
 
 
 @pytest.mark.parametrize("text", ["", ":", "9100", ":65536", ":-1", ":+1", ":1_0", ":١", "::1:9100", "[::1]", "[::1:1"])

@@ -295,7 +295,10 @@ def main() -> int:
             name = f"CPython {Path(python).name.removeprefix('python')}, {len(PYTHON_TESTS.split())} of its test suites"
             programs[name] = (lambda: python_tests(python, PYTHON_TESTS), ())
             programs[f"{name}, --pymalloc"] = (lambda: python_tests(python, PYTHON_TESTS), ("--pymalloc",))
-        print("| program | calls | of Python's allocator | processes | lost | result | seconds alone | traced |")
+        print(
+            "| program | calls | calls of Python's allocator | processes | calls lost | result "
+            "| seconds alone | seconds traced |"
+        )
         print("| --- | --- | --- | --- | --- | --- | --- | --- |")
         for number, (name, (make, words)) in enumerate(programs.items()):
             if options.only not in name:

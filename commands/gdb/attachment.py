@@ -42,8 +42,9 @@ def attach(pid: int) -> None:
 
 
 def _is_at_home(folder: procfs.ProcessFolder) -> bool:
-    """Return whether a process sees the same files as gdb, so that its paths are not those of a container. This
-    matters, because gdb trusts scripts next to a file by the file's path."""
+    """Return whether a process sees the same files as gdb. A process in a container may not: then a path names
+    different files for the process and for gdb. This matters because gdb trusts scripts next to a file by the file's
+    path."""
     with contextlib.suppress(OSError):
         root = FileSystems(folder).find(folder.path("root") + "/")
         own = os.stat("/")
@@ -63,7 +64,7 @@ def _read_program(folder: procfs.ProcessFolder) -> None:
 
 
 def _libraries(folder: procfs.ProcessFolder) -> list[str]:
-    """Return the paths of libpython and libc in a process's mappings; empty if these may not be read."""
+    """Return the paths of libpython and libc in a process's mappings; empty if the mappings may not be read."""
     with contextlib.suppress(OSError):
         mappings = parse_maps(folder.read("maps", procfs.TABLE_LIMIT))
         paths = {

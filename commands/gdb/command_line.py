@@ -21,7 +21,7 @@ VALUED = frozenset(
 
 
 def split(line: str) -> list[str]:
-    """Split a line into words. Quotes stay in the words, because they belong to an expression."""
+    """Split a line into words. Quotes stay in the words, because they are a part of gdb's expressions."""
     try:
         return shlex.split(line, posix=False)
     except ValueError:
@@ -29,7 +29,7 @@ def split(line: str) -> list[str]:
 
 
 def completions(command: AnyCommand, text: str, word: str) -> list[str]:
-    """Return the possible completions of ``text``: options, and the values of those that have a few.
+    """Return the possible completions of ``text``: options, and the values of options that accept only a few.
 
     gdb replaces only ``word``: the part of the last word that follows the last character which gdb takes for a
     separator."""
@@ -40,13 +40,13 @@ def completions(command: AnyCommand, text: str, word: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Invocation:
-    """gdb's own command line: whether it is a batch, and the process or the core that it names."""
+    """gdb's own command line: whether gdb runs as a batch, and the process or the core that the line names."""
 
     batch: bool = False
     pid: int | None = None
     core: str | None = None
     asked: bool = False
-    """Whether it names a script called gdbheap."""
+    """Whether gdb's command line names a script called gdbheap."""
 
 
 def invocation(arguments: Sequence[str]) -> Invocation:

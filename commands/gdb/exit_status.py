@@ -28,12 +28,12 @@ class Status:
         self.invocation = own_invocation()
 
     def note(self, status: int) -> None:
-        """Take account of the status of a command that has ended."""
+        """Note the exit status of a command that has ended. The highest one counts."""
         self.worst = max(self.worst, status)
 
     def no_target(self) -> GdbheapError:
-        """Return the error that says why there is no target: gdb could not open the one on its command line, or there
-        was none."""
+        """Return the error that says why there is no target: gdb could not open the target on its command line, or its
+        command line names no target."""
         pid, core = self.invocation.pid, self.invocation.core
         if not self.had_target and pid is not None:
             return refusal.explain(pid, PermissionError(errno.EPERM, os.strerror(errno.EPERM)))

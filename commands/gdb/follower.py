@@ -47,7 +47,9 @@ class GdbProcess(LocalProcess):
 
     def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> NoReturn:
         """Raise UsageError, because tracepoints cannot be used for a process that gdb holds."""
-        raise UsageError("--perf needs a process that gdb does not hold: use it in a shell (gdbheap growth PID --perf)")
+        raise UsageError(
+            "--perf needs a process to which gdb is not attached: use --perf in a shell (gdbheap growth PID --perf)"
+        )
 
     @contextmanager
     def _followed(
@@ -72,15 +74,16 @@ class _Hit(NamedTuple):
 
 
 class _Stop(NamedTuple):
-    """Why the process has stopped, as gdb reports it. ``signal``: None or "" if it was no signal; ``gone``: it has
-    ended."""
+    """Why the process has stopped, as gdb reports it. ``signal``: the signal that stopped it, None or "" if there was
+    none; ``gone``: the process has ended."""
 
     signal: str | None
     gone: bool
 
 
 class GdbFollower:
-    """Runs the process with gdb's ``continue``, until a thread reaches one of the places. Raises GdbheapError."""
+    """Runs the process with gdb's ``continue``, until a thread reaches one of the planned places. Raises
+    GdbheapError."""
 
     status = None
     descriptor = -1
@@ -100,7 +103,9 @@ class GdbFollower:
 
     def _put_in(self) -> None:
         if any(self._is_inside(counter) for counter in _counters()):
-            raise GdbheapError("a thread is stopped in code that would be changed: let it run on, and try again")
+            raise GdbheapError(
+                "a thread is stopped in code that gdbheap would change: let the thread run on, and try again"
+            )
         gdb.execute(f"handle {self._signal} stop print nopass", to_string=True)
         self.maps = _maps(self._pid), b""
         _write(self._memory, [(patch.stub_at, patch.stub) for patch in self._planned.patches])
@@ -111,8 +116,8 @@ class GdbFollower:
         return any(patch.address < counter < patch.address + len(patch.original) for patch in patches)
 
     def next(self, seconds: float) -> _Hit | None:
-        """Return the next thread that reached a place; None if none did within ``seconds``. All threads stay stopped
-        until this is called again."""
+        """Run the process until a thread reaches a place, and return this hit; None if no thread does within
+        ``seconds``. All threads stay stopped until this method is called again."""
         if self.finish:
             return None
         self._go_on()
@@ -131,8 +136,8 @@ class GdbFollower:
         return hit
 
     def _go_on(self) -> None:
-        """Add the time for which the process was stopped since the last hit. gdb stops all threads when one reaches a
-        place."""
+        """Count the time since the last hit as time for which the process was stopped, because gdb stops all threads
+        when one reaches a place."""
         if self._met is not None:
             stood = time.monotonic() - self._met
             self.stood, self.held, self._met = self.stood + stood, self.held + stood, None
@@ -153,7 +158,8 @@ class GdbFollower:
         return _Hit(self._pid, tid, index, before)
 
     def stand_at_call(self) -> None:
-        """Put the thread of the last hit back to the call, so that it looks as if it had been stopped there."""
+        """Put the thread of the last hit back to the call, so that the thread looks as if it had been stopped at the
+        call."""
         if self._last is None or self._met is None:
             return
         tid, address = self._last
@@ -209,8 +215,8 @@ def _registers(machine: Machine) -> list[int]:
 
 
 def _handling(name: str) -> str:
-    """Return how gdb handles a signal, in the words of its command ``handle``. They are read from a line such as
-    "SIGURG  No No  Yes  …"."""
+    """Return how gdb handles a signal, in the words of its command ``handle``. The words are read from a line such as
+    "SIGURG No No Yes …"."""
     line = gdb.execute(f"info signals {name}", to_string=True).splitlines()[-1].split()
     words = zip(("stop", "print", "pass"), line[1:4])
     return " ".join(word if answer == "Yes" else f"no{word}" for word, answer in words)
@@ -218,7 +224,7 @@ def _handling(name: str) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide the messages that gdb prints at each stop, inside the block. They come from gdb's event loop."""
+    """Hide the messages that gdb prints at each stop, inside the block. The messages come from gdb's event loop."""
     gdb.flush()
     kept, nowhere = os.dup(STDOUT), os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     try:

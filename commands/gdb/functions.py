@@ -1,5 +1,5 @@
-"""gdb's convenience functions of gdbheap. They say what is at an address, in expressions and in breakpoints'
-conditions."""
+"""gdb's convenience functions of gdbheap. In expressions and in the conditions of breakpoints, they say what is at an
+address."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Ask = Callable[[Callable[[Heap], "int | str"]], "int | str"]
 
 
 def address_of(value: gdb.Value, name: str) -> int:
-    """Return the address that a value of gdb means: of a function, an array or a struct the address of itself,
-    otherwise the value's number.
+    """Return the address that a value of gdb means: for a function, an array or a struct its own address, for any other
+    value the value as a number.
 
     Raises UsageError. ``name``: what the message calls the value."""
     try:
@@ -39,7 +39,8 @@ def address_of(value: gdb.Value, name: str) -> int:
 
 
 def defined(ask: Ask) -> dict[str, Callable[[Sequence[gdb.Value]], int | gdb.Value]]:
-    """Return the convenience functions by name. Each gets its arguments, and raises gdb.GdbError with one line."""
+    """Return the convenience functions by name. Each function is called with its arguments, and raises gdb.GdbError
+    with a message of one line."""
     return {name: _asked(name, answer, ask) for name, answer in FUNCTIONS.items()}
 
 
@@ -48,8 +49,8 @@ def _asked(name: str, answer: Answer, ask: Ask) -> Callable[[Sequence[gdb.Value]
 
 
 def _placed(answer: int | str) -> int | gdb.Value:
-    """Return an answer as a value for gdb. A text is put into a convenience variable: otherwise gdb's ``printf`` and
-    ``eval`` would copy it into the process by calling its malloc()."""
+    """Return an answer as a value for gdb. A text is put into a convenience variable, because gdb's ``printf`` and
+    ``eval`` would otherwise copy the text into the process by calling the process's malloc()."""
     if isinstance(answer, int):
         return answer
     gdb.set_convenience_variable(TEXT, answer)

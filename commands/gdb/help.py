@@ -10,7 +10,7 @@ from gdbheap.commands.surface.registry import COMMANDS, SHELL_ONLY, groups_of_gd
 
 __all__ = ["ATTACH", "OFFERED", "OPTIONS", "attach_help", "help_file"]
 
-# gdb has one target at a time. Commands about two targets, other files or no target exist only in a shell.
+# gdb has one target at a time. Commands that need two targets, other files or no target exist only in a shell.
 OFFERED = {noun: COMMANDS[noun] for noun in COMMANDS if noun not in SHELL_ONLY}
 ATTACH = "attach"
 ATTACH_HELP = """Read a process's symbols first, then attach to the process.
@@ -18,9 +18,9 @@ ATTACH_HELP = """Read a process's symbols first, then attach to the process.
 Usage: {prefix} attach PID
 
 gdb's own attach reads symbols while the process is stopped. For a Python
-program, that is most of the stop. This command first reads the symbols of the
-program, of libpython and of libc, and then stops the process. The stop takes a
-third of the time.
+program, reading symbols takes most of the stop. This command first reads the
+symbols of the program, of libpython and of libc, and then stops the process.
+The stop takes a third of the time.
 
 Example: {prefix} attach 1234"""
 FUNCTIONS = {
@@ -36,14 +36,14 @@ The value is 0 if no block is there.
 Example: break consume if $heap_size(buffer) > 1 << 20""",
     "heap_type": """
 $heap_type(ADDR): what the used block around ADDR is, as 'heap at' says: the
-type of an object, its owner, or what its bytes look like. The value is "(none)"
-if no used block is there.
+type of its object, its owner, or what its bytes look like. The value is
+"(none)" if no used block is there.
 
 Example: break consume if $_streq($heap_type(item), "app.Session")""",
     "heap_owner": """
 $heap_owner(ADDR): the path to the used block around ADDR, from a variable, a
 thread or a library's data, as 'heap at --path' says. The value is "(none)" if
-no used block is there. The first call at each stop reads all references.
+no used block is there. The first use after each stop reads all references.
 
 Example: print $heap_owner(item)""",
 }
@@ -56,8 +56,8 @@ def attach_help(prefix: str) -> str:
 
 
 def help_file() -> str:
-    """Return the text of help.txt: for each command its noun and its help, first for the command without a noun, then
-    for each function its name and its help.
+    """Return the text of help.txt: the noun and the help of each command, beginning with the command without a noun;
+    then the name and the help of each function.
 
     gdbheap/loader/start.py inserts the prefix of the commands."""
     return "".join(f"\f{name}\n{text}\n" for name, text in _parts())

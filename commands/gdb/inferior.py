@@ -51,7 +51,7 @@ TRACED = {"t"}
 
 @dataclass(frozen=True)
 class Place:
-    """What identifies an inferior's target. A Heap is kept as long as this stays equal. ``kind``: live, core or
+    """What identifies an inferior's target. A Heap is kept as long as its Place stays equal. ``kind``: live, core or
     remote."""
 
     inferior: int
@@ -62,7 +62,7 @@ class Place:
 
 
 def place() -> Place:
-    """Return what identifies the selected inferior's target. Raises NoTarget if it has none, UsageError while it
+    """Return the Place of the selected inferior's target. Raises NoTarget if it has none, UsageError while the process
     runs."""
     inferior = gdb.selected_inferior()
     kind = _kind(inferior)
@@ -76,8 +76,8 @@ def place() -> Place:
 
 
 def _stands(pid: int) -> bool:
-    """Return whether all threads of a process are stopped. gdb itself says that they run while it tests a breakpoint's
-    condition."""
+    """Return whether all threads of a process are stopped. This is read from /proc, because gdb reports the threads as
+    running while it tests a breakpoint's condition."""
     try:
         folder = ProcessFolder(pid)
         states = [stat_fields(folder.read(f"task/{tid}/stat"))[STATE] for tid in folder.tasks()]
@@ -87,7 +87,7 @@ def _stands(pid: int) -> bool:
 
 
 def core_place(path: str) -> Place:
-    """Return what identifies a target that is a core which gdb itself refused. It takes the place of the selected
+    """Return a Place for a core that gdb itself refused to open. This core then takes the place of the selected
     inferior's target."""
     return Place(gdb.selected_inferior().num, CORE, 0, path, program())
 
@@ -166,7 +166,8 @@ def selection_kept() -> Iterator[None]:
 
 
 def reread() -> None:
-    """Make gdb reread what somebody else may have changed in the process: registers, and memory (gdb 12 and later)."""
+    """Make gdb reread what another program than gdb may have changed in the process: registers, and memory (gdb 12 and
+    later)."""
     with selection_kept():
         for line in ("maintenance flush register-cache", "maintenance flush dcache"):
             with contextlib.suppress(gdb.error):
@@ -196,7 +197,8 @@ def _register(machine: Machine, frame: gdb.Frame, name: str) -> int:
 
 
 def build(where: Place) -> Target:
-    """Return a new target for a place. Raises GdbheapError (no memory, not permitted, not supported)."""
+    """Return a new target for the inferior that ``where`` identifies. Raises GdbheapError (no memory, not permitted,
+    not supported)."""
     if where.kind == CORE:
         assert where.core is not None
         return Core(where.core, where.exe, sysroot(), fetch=fetcher())
@@ -222,8 +224,8 @@ FileReader = Callable[[str, int], bytes]
 
 
 def _remote_files() -> RemoteFiles | FileReader:
-    """Return what reads the server's files: packets of the remote protocol (gdb 12 and later), or else 'remote get',
-    which copies whole files."""
+    """Return the reader of the server's files. It uses packets of the remote protocol (gdb 12 and later), or else
+    'remote get', which copies whole files."""
     connection = getattr(gdb.selected_inferior(), "connection", None)
     return RemoteFiles(_send_packet) if hasattr(connection, "send_packet") else _remote_get
 

@@ -13,7 +13,7 @@ __all__ = ["charset", "output_failed", "write"]
 
 
 def write(text: str, stream: int = gdb.STDOUT) -> None:
-    """Write lines through gdb, in the form that terminal_text() gives them."""
+    """Write lines through gdb, after terminal_text() has converted them."""
     gdb.write(terminal_text(text, charset()), stream)
 
 

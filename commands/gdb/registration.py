@@ -104,7 +104,7 @@ def _one_line(words: Sequence[str] = (), called: str = "") -> Iterator[None]:
 def _fault(error: Exception, words: Sequence[str]) -> str:
     """Return the message for an error of gdb, or for a fault of gdbheap.
 
-    The text of a fault may contain what is in the process's memory. It is left out if contents are hidden."""
+    The text of a fault may contain data from the process's memory. This text is left out if contents are hidden."""
     if isinstance(error, gdb.error):
         return str(error)
     said = "" if is_hidden(words, os.environ) else f": {error}"
@@ -112,14 +112,15 @@ def _fault(error: Exception, words: Sequence[str]) -> str:
 
 
 def _lines_as_typed(text: str, prefix: str) -> str:
-    """Return an answer in which lines to paste have the prefix of gdbheap's commands in this gdb.
+    """Return ``text`` with ``prefix`` as the first word of each line to paste.
 
-    Commands inside sentences are already changed by the style. A name in the target cannot begin a line."""
+    In sentences, the style has already changed the commands. A name in the target cannot begin a line."""
     return text if prefix == GDB else MARKED.sub(rf"\g<1>{prefix} ", text)
 
 
 def _fail(message: str, status: int, name: str) -> None:
-    """Raise gdb.GdbError. ``name``: of the command, to write the error as a JSON document too; "" for no document."""
+    """Raise gdb.GdbError with the message. ``name``: the name of the command, if the error must also be written as a
+    JSON document; "" otherwise."""
     STATUS.note(status)
     if _prefix != GDB:
         message = as_typed(NAMED.sub(f"{_prefix} ", message, 1) if NAMED.match(message) else message, _prefix)
@@ -141,8 +142,8 @@ def _target(where: Place) -> Target:
 
 
 def _stop() -> Stop:
-    """Return the current stop, for gdbheap's library in gdb's own Python. Raises GdbheapError if there is no process or
-    core."""
+    """Return gdb's target as it is now, for programs that use gdbheap's library in gdb's own Python. Raises
+    GdbheapError if there is no process or core."""
     where = place()
     heap = _heap(where)
     return Stop(
@@ -229,8 +230,8 @@ def _computed(command: AnyCommand, where: Place, heap: Heap, options: Common) ->
 
 @contextlib.contextmanager
 def _calls(where: Place, heap: Heap, purpose: Purpose) -> Iterator[Calls]:
-    """Yield what can call functions in the process. Afterwards the kept heap is dropped, because a call may change the
-    heap."""
+    """Yield an object that can call functions in the process. Afterwards the kept heap is dropped, because a call may
+    change the heap."""
     if where.kind != LIVE:
         yield ServerCalls(where)
         return
@@ -246,8 +247,8 @@ def _calls(where: Place, heap: Heap, purpose: Purpose) -> Iterator[Calls]:
 def _registers_reread(purpose: Purpose) -> Iterator[None]:
     """Let gdbheap make calls itself, on gdb's thread, inside the block.
 
-    The calls restore all registers, and gdb rereads these afterwards. Raises GdbheapError if gdb keeps breakpoints
-    inserted."""
+    The calls restore all registers, and gdb rereads the registers afterwards. Raises GdbheapError if gdb keeps
+    breakpoints inserted."""
     if gdb.parameter("breakpoint always-inserted") is True:
         raise purpose.error("gdb keeps breakpoints inserted, and the call might reach one")
     try:
@@ -298,8 +299,8 @@ class _Words:
         self.called = GDB
 
     def invoke(self, prefix: str, line: str) -> None:
-        """Run the command. ``line``: what was typed after ``prefix`` and the noun. Raises gdb.GdbError with one
-        line."""
+        """Run the command. ``line``: what was typed after ``prefix`` and the noun. Raises gdb.GdbError with a message
+        of one line."""
         self.called = f"{prefix} {self.noun}".strip()
         with _one_line(line.split(), f"{GDB} {self.noun}".strip()):
             words = split(line)
@@ -381,7 +382,8 @@ class HeapCommand(_Words):
         return words[0]
 
     def _take_address(self, options: Addressed | MaybeAddressed, words: list[str]) -> None:
-        """Set the address from an expression of gdb, or set the name of a holder. Raises UsageError."""
+        """Set the command's argument: an address, from an expression of gdb, or else the name of a holder. Raises
+        UsageError."""
         if not words:
             raise UsageError(f"{self.called}: which address? {self.called} {ADDRESS.metavar}")
         _place()
@@ -397,7 +399,7 @@ class HeapCommand(_Words):
             options.name = text
 
     def complete(self, text: str, word: str) -> list[str]:
-        """Return the possible completions: options, and the values of those that have a few."""
+        """Return the possible completions: options, and the values of options that accept only a few."""
         return completions(self.command, text, word)
 
 
@@ -412,14 +414,14 @@ def stood_still(command: AnyCommand, pid: object, seconds: float) -> str:
 
 
 def _evaluated(answer: Callable[[Heap], int | str]) -> int | str:
-    """Return the value of a convenience function. Raises gdb.GdbError with one line."""
+    """Return the value of a convenience function. Raises gdb.GdbError with a message of one line."""
     with _one_line():
         return _looked(lambda where, heap: _told(answer, heap))
     raise AssertionError("an error is raised on")
 
 
 def _told(answer: Callable[[Heap], int | str], heap: Heap) -> int | str:
-    """Return an answer for an expression.
+    """Return an answer as the value of a convenience function in an expression of gdb.
 
     An expression has no options, so the environment decides whether contents of memory are shown. The answer is made
     printable, because gdb's printf and echo write texts without a change."""
@@ -499,8 +501,8 @@ def _note_target(event: object) -> None:
 
 
 def _watch() -> None:
-    """Drop the kept heaps when the target runs, is written to, has a function called in it, or is gone. Older gdbs lack
-    some of these events."""
+    """Drop the kept heaps when the target runs or is gone, when its memory is written, or when a function is called in
+    it. Older gdbs lack some of these events."""
     for name in (
         "cont",
         "memory_changed",
@@ -519,7 +521,7 @@ def _watch() -> None:
 
 @dataclass(frozen=True)
 class Table:
-    """The commands and functions that start.py defines, by noun and by name, and what makes the window."""
+    """The commands and functions that start.py defines, by noun and by name, and the function that makes the window."""
 
     commands: dict[str, HeapCommand | AttachCommand | OptionsCommand]
     functions: dict[str, Callable[[Sequence[gdb.Value]], int | gdb.Value]]

@@ -1,7 +1,8 @@
 """A process behind a server (gdbserver) as a target. Its memory and its /proc are read by functions that are passed in.
 
-The answers are the same as for a local process. A local file stands for a file of the other machine only if this is
-proven: an ELF file if its build-id equals the one in the target's memory, /proc if it is the server's."""
+The answers are the same as for a local process. A local file is read in place of a file of the other machine only if
+both are proven to be the same: an ELF file if its build-id equals the one in the target's memory, /proc if the local
+one is also the server's."""
 
 from __future__ import annotations
 
@@ -110,8 +111,8 @@ class RemoteProcess(Target):
             self.pages = Pages.from_entries(self.machine, entries)
         except OSError as error:
             self.warnings.append(
-                f"the server's pagemap cannot be read ({one_line(error.strerror or error)}; gdbserver takes no offset "
-                "past 2 GiB): which pages are resident is unknown"
+                f"the server's pagemap cannot be read ({one_line(error.strerror or error)}; gdbserver cannot read a "
+                "file beyond 2 GiB): which pages are resident is unknown"
             )
 
     def _read_rest(self, threads: Iterable[Registers]) -> None:
@@ -150,8 +151,8 @@ class RemoteProcess(Target):
         return ""
 
     def _reader(self, mappings: Mappings) -> Read:
-        """Return a function that reads memory but not absent pages, because reading one would make the kernel create
-        it."""
+        """Return a function that reads memory but not absent pages, because reading an absent page would make the
+        kernel create it."""
 
         def read(address: int, size: int) -> bytes:
             if self.interrupted:

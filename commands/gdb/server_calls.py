@@ -100,8 +100,8 @@ def _spelled(value: object) -> str:
 def _stop_signal_ignored() -> Iterator[None]:
     """Make gdb ignore SIGSTOP inside the block.
 
-    A process that was stopped by SIGSTOP may have one pending. Then gdb would abandon a call halfway and leave the
-    process inside it."""
+    A process that was stopped by SIGSTOP may have another SIGSTOP pending. Then gdb would abandon a call halfway and
+    leave the process inside it."""
     row = gdb.execute("info signals SIGSTOP", to_string=True).splitlines()[-1].split()[1:4]
     words = zip(("stop", "print", "pass"), row)
     gdb.execute("handle SIGSTOP nostop noprint nopass", to_string=True)
@@ -133,8 +133,8 @@ class GdbCaller:
         if libc.build_id not in known:
             raise GdbheapError(
                 f"{self._purpose.command}: gdb has not read the process's own {os.path.basename(libc.path)}, so that "
-                "gdbheap cannot prove that no thread is inside malloc: for a container, type "
-                "'set sysroot /proc/PID/root'"
+                "gdbheap cannot prove that no thread is inside malloc: if the process runs in a container, type 'set "
+                "sysroot /proc/PID/root'"
             )
         assert isinstance(self._target, RemoteProcess)
         reason = self._target.unrestorable(_version(gdb.VERSION))
@@ -177,13 +177,13 @@ class GdbCaller:
             gdb.execute(f"set ${name} = {value}", to_string=True)
 
     def _nop(self) -> int:
-        """Return the address of a "nop" in the process's code. A byte with its value will do, wherever it is. Raises
-        GdbheapError."""
+        """Return the address of a "nop" in the process's code. Any byte of code with the value of a "nop" will do.
+        Raises GdbheapError."""
         for mapping in filter(_is_code, self._target.mappings):
             found = self._target.space.read_available(mapping.start, CODE_LOOK).find(self._target.machine.gdb.nop)
             if found >= 0:
                 return mapping.start + found
-        raise self._purpose.error("a call through a server needs code of the process, which cannot be read")
+        raise self._purpose.error("a call through a server needs code of the process, and this code cannot be read")
 
     def stacks(self) -> list[Stack]:
         """Return the stack of each thread of the selected inferior."""
@@ -195,7 +195,7 @@ class GdbCaller:
         return found
 
     def call(self, function: int, *arguments: int) -> int:
-        """Call a function at an address, and return its result. No symbol or type of it is needed. Raises
+        """Call a function at an address, and return its result. No symbol or type of the function is needed. Raises
         GdbheapError."""
         types = ",".join(["long"] * len(arguments)) or "void"
         text = f"((long (*)({types})) {function:#x})({','.join(map(str, arguments))})"
@@ -224,8 +224,8 @@ def _is_code(mapping: Mapping) -> bool:
 
 
 def _stack(thread: gdb.InferiorThread) -> Stack:
-    """Return the program counters of the thread, which must be the selected one. Inlined frames have none of their
-    own."""
+    """Return the program counters of the thread, which must be the selected one. Inlined frames have no program counter
+    of their own."""
     name = f"{thread.ptid[1] or thread.ptid[0]} ({named(one_line(thread.name or '?', 40))})"
     counters: list[int] = []
     frame: gdb.Frame | None = None

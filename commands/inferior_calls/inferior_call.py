@@ -49,7 +49,7 @@ __all__ = [
 
 
 Bytes = tuple[int, bytes]
-"""An address in the process, and the bytes that belong there."""
+"""An address in the process, and the bytes to restore there."""
 FREE_MUTEX = bytes(4)
 RUN_ON = "let the process run on and try again"
 IN_HANDLER = "try again when the handler has returned; until then, it can block every other thread that calls malloc"
@@ -72,7 +72,7 @@ class Purpose:
 
     def refusal(self, reason: str, remedy: str = RUN_ON) -> GdbheapError:
         """Return the error for a function that cannot be called at this moment."""
-        return GdbheapError(f"{self.command}: {self.function}() is not called, because {reason}: {remedy}")
+        return GdbheapError(f"{self.command}: gdbheap did not call {self.function}(), because {reason}: {remedy}")
 
 
 # --max-stop limits these times further. When the time is over, malloc_stats() is undone, but malloc_trim() is finished
@@ -95,7 +95,7 @@ class Stack:
 
 
 class Caller(Protocol):
-    """What can be done with a stopped process."""
+    """The operations on a stopped process that a call needs."""
 
     def stacks(self) -> list[Stack]:
         """Return the stack of each thread."""
@@ -165,8 +165,8 @@ def mutexes(heap: Heap) -> list[int]:
 
 
 def find_libc(target: Target, purpose: Purpose = STATS) -> Libc:
-    """Return the C library that contains the function. Raises GdbheapError if no local file has the build-id of the
-    process's C library."""
+    """Return the C library that contains the function of ``purpose``. Raises GdbheapError if no local file has the
+    build-id of the process's C library."""
     for loaded in target.objects:
         if loaded.exported(purpose.function) and loaded.exported("gnu_get_libc_version"):
             return Libc(loaded, target, purpose)

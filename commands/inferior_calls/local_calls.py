@@ -1,5 +1,5 @@
 """Make calls in a process on this machine. In a shell gdbheap traces the process and makes the calls; inside gdb, gdb's
-own thread makes them."""
+own thread makes the calls."""
 
 from __future__ import annotations
 

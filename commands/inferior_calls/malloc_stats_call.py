@@ -65,7 +65,8 @@ def _free_stream(libc: Libc, caller: Caller) -> int:
 
 
 def prove_stream(libc: Libc, caller: Caller) -> None:
-    """Raise GdbheapError unless malloc_stats() can print without waiting, in a process behind a server."""
+    """Raise GdbheapError unless malloc_stats() can print without waiting. This check is for a process behind a
+    server."""
     waiting = len(_waiting(_free_stream(libc, caller), caller))
     if waiting:
         raise libc.purpose.refusal(f"{waiting:,} bytes wait in stderr's buffer, and writing them may block")
@@ -80,8 +81,8 @@ def _waiting(stream: int, caller: Caller) -> bytes:
 def written_by_stats(libc: Libc, caller: NativeCaller, mutexes: Sequence[int]) -> str:
     """Call malloc_stats() and return what it would have printed. The process is left as it was.
 
-    ``prove_safe`` must have passed during the same stop. ``mutexes``: of all arenas; they were free then, and are freed
-    again if the call has to be undone. Raises GdbheapError."""
+    ``prove_safe`` must have passed during the same stop. ``mutexes``: the addresses of all arenas' mutexes.
+    ``prove_safe`` found them free; they are freed again if the call has to be undone. Raises GdbheapError."""
     stream = _free_stream(libc, caller)
     descriptor, waited = _descriptor(stream, caller), _waiting(stream, caller)
     calls = [(libc.address("malloc_stats"), ()), (libc.address("fflush"), (stream,))]
@@ -94,8 +95,8 @@ def written_by_stats(libc: Libc, caller: NativeCaller, mutexes: Sequence[int]) -
 
 
 def _of_stream(libc: Libc, caller: Caller, stream: int) -> list[Bytes]:
-    """Return the bytes that must be restored after the call: those of the stream and of its buffer. If the stream has
-    no buffer yet, it keeps the one that it gets during the call."""
+    """Return the bytes that must be restored after the call: the bytes of the stream and of its buffer. If the stream
+    has no buffer yet, it keeps the buffer that it gets during the call."""
     start, end = _word(caller, stream + BUFFER), _word(caller, stream + BUFFER_END)
     size = max(end - start, 0)
     if size > LARGEST_BUFFER:
@@ -149,7 +150,7 @@ def _memory_file(libc: Libc, caller: Writer) -> int:
 @contextlib.contextmanager
 def _redirected(libc: Libc, caller: Writer, descriptor: int, file: int) -> Iterator[None]:
     """Make ``descriptor`` refer to ``file`` inside the block. Afterwards it refers to its old file again, or is closed
-    if it was."""
+    again if it was closed before."""
     if descriptor == file:  # the descriptor was closed, so that the new file got its number
         yield
         return

@@ -31,7 +31,7 @@ __all__ = ["Debugger", "NativeCaller", "Tracer", "errno_of"]
 
 RAX, ORIG_RAX, RSP = 10, 15, 19
 SIGN = 1 << 63
-# The call's frame takes up to 12 KiB, binding a function lazily up to 3 KiB, printing up to 10 KiB.
+# Bytes of stack. The call's frame takes up to 12 KiB, binding a function lazily up to 3 KiB, printing up to 10 KiB.
 ROOM = 64 << 10
 GUARD_GAP = 1 << 20
 CODE_LIMIT = 64 << 20
@@ -140,10 +140,10 @@ class NativeCaller:
             shares = _native.has_sharer(self._folder.pid)
         except TimeoutError:
             raise self._purpose.refusal(
-                "many processes hang in execve(), and any of them may share its memory"
+                "many processes hang in execve(), and any of them may share the process's memory"
             ) from None
         if shares:
-            raise self._purpose.refusal("another process, which keeps running, shares its memory (CLONE_VM)")
+            raise self._purpose.refusal("another process, which keeps running, shares the process's memory (CLONE_VM)")
 
     def _find_restorer(self) -> int:
         for start, code in self._code(self._libc.loaded.path):
@@ -189,8 +189,7 @@ class NativeCaller:
     def _is_interrupted(self, thread: Thread, counters: Sequence[int]) -> bool:
         """Return whether there may be more frames beyond a signal handler's frame.
 
-        It is so if the address to which signal handlers return is on the stack, but the unwound frames do not contain
-        it."""
+        There may be if the address to which signal handlers return is on the stack, but not in the unwound frames."""
         return self._restorer not in counters and self._may_stand(thread, (self._restorer, self._restorer + 1))
 
     def _may_stand(self, thread: Thread, place: tuple[int, int]) -> bool:
@@ -232,12 +231,12 @@ class NativeCaller:
         raise self._purpose.refusal(reasons[0] if reasons else "the process has no thread")
 
     def unfit(self, thread: Thread) -> str:
-        """Return why no function can be called in a thread; "" if one can."""
+        """Return why no function can be called in a thread; "" if a function can be called in it."""
         look = self._look(thread.tid)
         if look.shadow_stack:
             return "has a shadow stack, which a call from outside would break"
         if look.dispatched:
-            return "has its system calls dispatched to a handler (prctl PR_SET_SYSCALL_USER_DISPATCH)"
+            return "has its system calls redirected to a signal handler (prctl PR_SET_SYSCALL_USER_DISPATCH)"
         if look.entering:
             return "is just entering a system call"
         if not look.restartable:
@@ -253,7 +252,7 @@ class NativeCaller:
         return "" if self._has_room(stack, look.registers[RSP]) else f"has less than {ROOM >> 10} KiB of stack left"
 
     def _filtered(self, tid: int) -> str:
-        """Return why seccomp forbids a call in a thread, or may kill the process for it; "" if it does not.
+        """Return why seccomp forbids a call in a thread, or may kill the process for it; "" if the call is allowed.
 
         Mode 1 is seccomp's strict mode, mode 2 a filter (proc_pid_status(5))."""
         try:
@@ -328,13 +327,13 @@ class NativeCaller:
         """Call a function that must not be abandoned halfway. If it takes too long, the process finishes it itself, and
         this method raises CallEnded.
 
-        ``kept``: bytes to restore in all other cases; ``freed``: bytes to restore if a signal ended the call and it was
-        undone."""
+        ``kept``: bytes to restore unless the process finishes the call itself; ``freed``: bytes to restore if a signal
+        ended the call and it was undone."""
         return self._call([(function, arguments)], leaves=True, kept=kept, freed=freed)[0]
 
     def captured(self, descriptor: int, calls: FunctionCalls, kept: Sequence[Bytes], freed: Sequence[Bytes]) -> bytes:
-        """Call functions one after another, and return what they wrote to a descriptor. The writes themselves are not
-        made.
+        """Call functions one after another, and return what they wrote to a descriptor. The functions' writes to the
+        descriptor are not made.
 
         ``kept``: bytes to restore after the calls have returned or were undone; ``freed``: only after they were
         undone."""
@@ -371,7 +370,9 @@ class NativeCaller:
         while at < end:
             mapping = self._target.mappings.find(at)
             if mapping is None or not (mapping.writable and mapping.private) or mapping.executable:
-                raise self._purpose.refusal(f"the memory at {at:#x} would have to be restored, but is not its own data")
+                raise self._purpose.refusal(
+                    f"the memory at {at:#x} would have to be restored, but is not private data of the process"
+                )
             at = mapping.end
 
     def _ending(self, end: str, seconds: float) -> str:
@@ -411,7 +412,7 @@ def _signal_name(number: int) -> str:
 
 def _keeper(start: int, found: re.Match[bytes]) -> _Keeper:
     pops = found["pops"]
-    # A byte 41 is the prefix of the next pop.
+    # A byte 0x41 is the prefix of the pop instruction after it.
     count = len(pops) - pops.count(b"\x41")
     return _Keeper(start + found.start(), STORES[found["store"].hex()], 8 * count + (found["add"] or b"\0")[-1])
 

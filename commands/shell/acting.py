@@ -1,7 +1,7 @@
 """Do work in a child process, where another user cannot harm it.
 
-With that user's rights, no link can lead root to where the user may not go. If the user stops the child, or it waits
-for a file that never answers, gdbheap gives it up."""
+The child can run with that user's rights: then no link can lead root to where the user may not go. If the user stops
+the child, or if it waits for a file that never answers, gdbheap gives it up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gdbheap.errors import GdbheapError, one_line
 __all__ = ["apart", "as_user"]
 
 FAILED = 1
-# The most seconds for the work, and for the child's end after it.
+# The most seconds for the work, and then for the child to end.
 SECONDS, PARTING_SECONDS = 10.0, 1.0
 PART = 1 << 16
 
@@ -27,8 +27,8 @@ PART = 1 << 16
 def as_user(uid: int, act: Callable[[], str]) -> str:
     """Return the result of ``act``, called in a child process that has only the rights of the user ``uid``.
 
-    ``act`` must import nothing, because the child may not be able to. Raises GdbheapError, also if ``act`` does, or if
-    it takes too long."""
+    ``act`` must import nothing, because the child may not be allowed to read modules. Raises GdbheapError, also if
+    ``act`` does, or if it takes too long."""
     return _in_child(f"the work as user {uid}", lambda: _become(uid), act)
 
 
@@ -56,7 +56,7 @@ def _in_child(what: str, become: Callable[[], None], act: Callable[[], str]) -> 
         os.close(reading)
     if heard is None or status is None:
         _end(child)
-        why = "somebody stopped the process, or a file system does not answer"
+        why = "somebody has stopped the process, or a file system does not respond"
         raise GdbheapError(f"{what} took longer than {SECONDS:g} s, and was ended: {why}")
     said = heard.decode("utf-8", "surrogateescape")
     if status:
@@ -90,7 +90,7 @@ def _status(child: int) -> int | None:
 
 
 def _end(child: int) -> None:
-    """Kill a child, even if it is stopped. If the kernel does not end it, it is left alone."""
+    """Kill a child, even if it is stopped. If the kernel does not end the child, the child is left alone."""
     with suppress(ProcessLookupError, ChildProcessError):
         os.kill(child, signal.SIGKILL)
         _status(child)

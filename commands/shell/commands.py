@@ -110,7 +110,7 @@ def _install(words: list[str]) -> str:
             "  --remove  remove the line again\n\n"
             "install writes one line into your gdbinit file. gdb then knows the commands from\n"
             "its start, and loads them when you use them. A process stays stopped until you\n"
-            "leave gdb. If gdb has the option -batch, it ends after the answer. The file is\n"
+            "leave gdb. If you start gdb with -batch, gdb ends after the answer. The file is\n"
             "$XDG_CONFIG_HOME/gdb/gdbinit if this variable is set, ~/.config/gdb/gdbinit or\n"
             "~/.gdbinit. If root installs into another user's home, install acts with that\n"
             "user's rights.\n\n"
@@ -126,12 +126,13 @@ def _schema(words: list[str]) -> str:
         return (
             "Print the JSON Schema of a command's --json, or of all commands.\n\n"
             "Usage: gdbheap schema [COMMAND]\n\n"
-            "The schema says the type, the unit and the meaning of each key, and when it is\n"
-            "null.\n\n"
+            "The schema says the type, the unit and the meaning of each key, and when the\n"
+            "key is null.\n\n"
             "Example: gdbheap schema holes\n"
             "More: docs/json.md"
         )
-    # A schema is JSON even without --json. A document calls its command "heap holes".
+    # ``schema`` prints JSON even without --json. A word may be the name of a command in a document, such as "heap
+    # holes".
     words = [part for word in words if word != "--json" for part in word.split()]
     if len(words) == 2 and words[0] == "heap":
         del words[0]
@@ -159,7 +160,7 @@ def _mcp(words: list[str]) -> str:
             "  --with-contents  show the contents of strings, bytes and keys\n"
             "  --skill          print SKILL.md, which tells an agent that has a shell how to\n"
             "                   find the cause of a symptom, and end\n\n"
-            "gdbheap mcp reads requests from standard input until its input ends. It writes\n"
+            "gdbheap mcp reads requests from standard input until the input ends. It writes\n"
             "answers of at most 16 kB to standard output. The tools are first_page, ask,\n"
             "compare and help. The package mcp is needed: pip install 'gdbheap[mcp]'.\n\n"
             'Example: {"command": "gdbheap", "args": ["mcp"]} in a client\'s mcpServers\n'

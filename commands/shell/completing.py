@@ -19,7 +19,8 @@ OWN = ("--version", "--gdb-script")
 
 
 def complete(words: Sequence[str]) -> str:
-    """Return the completions of the last of ``words``, each on a line: the word, a space, and its meaning if known.
+    """Return the completions of the last of ``words``, one on each line: a word, a space, and the word's meaning if it
+    is known.
 
     Return "" if the word is the name of a file, because shells complete these themselves."""
     *before, last = words or [""]

@@ -34,9 +34,9 @@ from gdbheap.text import IN_GDB, IN_SHELL
 __all__ = ["Talk"]
 
 PROMPT = "gdbheap> "
-# The answer to a line that needs none, in JSON.
+# The JSON of the answer to a line that asks nothing.
 NOTHING = "null"
-# If this word is on a program's line, the answer is text instead of a document.
+# If a line from a program contains this word, the answer is text instead of a document.
 TEXT = "--text"
 INTERRUPTED = "interrupted; the session goes on"
 GREETING = f"'{HELP}' lists the commands, '{REFRESH}' reads the target again, '{QUIT[0]}' or Ctrl-D ends"
@@ -51,8 +51,8 @@ Answering = Callable[[AnyCommand, Subject, list[str], Opener], Result]
 
 
 class Talk:
-    """The session of ``gdbheap shell``. ``options``: of the line that began it; they hold for all commands.
-    ``answering``: answers a command."""
+    """The session of ``gdbheap shell``. ``options``: the options of the line that began the session; they apply to all
+    commands. ``answering``: answers a command."""
 
     def __init__(self, kept: Kept, options: Common, answering: Answering) -> None:
         self._kept = kept

@@ -1,4 +1,4 @@
-"""Open a core that a shell's command line names by its path, or chooses from those that coredumpctl has."""
+"""Open a core: one that a shell's command line names by its path, or one that coredumpctl has stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class Stored:
 
 
 Subject = Union["Named", str, Stored]
-"""A process, held since its line was read, or an id without a process; a core's path; or a core of coredumpctl."""
+"""What a line can name: a process, which is held from when the line is read; an id that no process has; the path of a
+core; or a core that coredumpctl has stored.
+"""
 
 
 def name_of(core: str | Stored) -> str:

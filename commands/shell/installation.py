@@ -22,7 +22,7 @@ from gdbheap.loader import FOLDER, START
 __all__ = ["gdbinit", "install", "remove"]
 
 MARK = "# gdbheap: 'gdbheap install --remove' takes out this line and the next one"
-# The line after MARK begins with one of these. Installations before start.py had "directory".
+# The line after MARK begins with one of these. Installations from before start.py existed have "directory".
 OURS = ("python ", "directory ")
 # The line must work in a gdb that embeds a Python too old for gdbheap, and after gdbheap was removed.
 LINE = (
@@ -98,7 +98,8 @@ def _remove(environment: Mapping[str, str]) -> str:
 
 
 def _check_home(environment: Mapping[str, str], path: Path) -> None:
-    """Raise UsageError if the home folder of a gdbinit does not exist. Otherwise a mistyped one would be created."""
+    """Raise UsageError if the home folder of a gdbinit does not exist. Otherwise a folder with a mistyped name would be
+    created."""
     for name in ("HOME", "XDG_CONFIG_HOME"):
         home = environment.get(name, "")
         if home and Path(home) in path.parents and not os.path.isdir(home):
@@ -110,8 +111,8 @@ def _check_installation() -> None:
     if not os.access(FILE, os.R_OK):
         raise NotPermitted(f"user {os.geteuid()} may not read {FILE}: install gdbheap where that user may read it")
     package = FILE.parent.parent
-    # The outer folders come first: if others could nest folders too deeply for rglob, an outer folder is refused
-    # before.
+    # The outer folders come first: if others could nest folders too deeply for rglob, an outer folder is refused before
+    # that.
     for path in chain((package.parent, package), package.rglob("*")):
         _check_place(path, (OWN,))
     # Nothing is imported from the folders above, so they may also be shared.
@@ -155,8 +156,8 @@ def _with_rights_of_the_home(environment: Mapping[str, str], act: Callable[[], s
 
 
 def _owners(paths: list[Path]) -> set[int]:
-    """Return the owners of these files and of all folders above them. Both the paths as written and the resolved paths
-    count. Raises GdbheapError if a file system does not answer."""
+    """Return the owners of these files and of all folders above them. This includes the owners along the paths as
+    written and along the resolved paths. Raises GdbheapError if a file system does not answer."""
     what = "the check of the folders of HOME and XDG_CONFIG_HOME"
     found = apart(what, lambda: " ".join(str(owner) for path in paths for owner in _owners_of(path)))
     return set(map(int, found.split()))

@@ -52,7 +52,7 @@ class Kept:
         process = self._held.enter_context(cloned(folder, self._limit)) if self._extra.clone else self._copied(folder)
         if process is not None and process.stopped_seconds is not None:
             milliseconds = 1000 * process.stopped_seconds
-            tell(f"process {folder} was stopped for {milliseconds:.0f} ms; its copy is kept", self._extra.verbose)
+            tell(f"process {folder} was stopped for {milliseconds:.0f} ms; the copy is kept", self._extra.verbose)
         return process
 
     def _copied(self, folder: Named) -> Process | None:
@@ -74,10 +74,10 @@ class Kept:
             refusal.check(self._folder)
         except NoTarget:
             copied = self._heap is not None and not self._extra.clone
-            left = "what gdbheap has read is kept" if copied else "gdbheap has kept nothing"
+            left = "the memory that gdbheap has read is kept" if copied else "gdbheap has kept none of its memory"
             raise NoTarget(f"process {self._folder.pid} has ended: {left}") from None
         except GdbheapError:
-            # The command that then reads it will report the reason.
+            # The command that reads the target next will report the reason.
             return
 
     @contextmanager

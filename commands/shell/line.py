@@ -30,25 +30,25 @@ class Extra:
     exe: str | None = valued("--exe", "FILE", "use FILE as the program that wrote the core", None, str)
     sysroot: str | None = valued(
         "--sysroot", "FOLDER", "look for a core's files in FOLDER instead of /", None, str,
-        details="FOLDER contains the files of the machine or container that the core is from.",
+        details="FOLDER contains the files of the machine or container from which the core comes.",
     )  # fmt: skip
     coredump: str | None = valued(
         "--coredump", "PID|EXE", "use the latest core that coredumpctl has", None, str,
-        details="The option replaces TARGET. EXE is a program's name or path.",
+        details="The option replaces TARGET. EXE is the name or path of a program.",
     )  # fmt: skip
     clone: bool = switch(
         "--clone",
-        "read a copy (fork), so that the process stops only for milliseconds",
-        "The process pays for the pages that it writes meanwhile. gdbheap refuses if there is no room for a copy.",
+        "read a copy (fork), so that the process stops for only milliseconds",
+        "The kernel then copies each page to which the process writes. gdbheap refuses if there is no room for a copy.",
     )
     verbose: bool = switch(
-        "--verbose", "print how long the process was stopped", "On a terminal, this line is always printed."
+        "--verbose", "print how long the process was stopped", "On a terminal, gdbheap always prints this."
     )
 
 
 def extra_options(command: AnyCommand) -> tuple[Option, ...]:
-    """Return the options that a command has only in a shell. Commands that call a function in the process lack those
-    about copies and cores."""
+    """Return the options that a command has only in a shell. Commands that call a function in the process lack the
+    options about copies and cores."""
     found = options_of(Extra) if command.needs.targets else ()
     return tuple(option for option in found if command.needs is not PROCESS or option.name == "--verbose")
 
@@ -94,7 +94,7 @@ class Line:
 
     @property
     def usual(self) -> str:
-        """The words that come before the command's argument."""
+        """The words of the command line that come before the command's argument."""
         return f"{self.called} {self.words[0]}" if self.names_target else self.called
 
     @property

@@ -1,4 +1,5 @@
-"""Read the lines of a session: from a terminal, with history and completion, or from a pipe or file, without them."""
+"""Read the lines of a session: from a terminal, with history and completion; or from a pipe or a file, without history
+and completion."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ __all__ = ["Lines", "Piped", "history_file", "opened_lines"]
 
 LINE_LIMIT = 64 << 10
 MOST_LINES, LARGEST = 1000, 1 << 20
-# The same as in a shell. All other characters belong to words.
+# The characters that separate words, as in a shell. All other characters belong to words.
 DELIMITERS = " \t\n"
 
 Complete = Callable[[str, str], "list[str]"]
@@ -65,7 +66,7 @@ class Typed:
             print()
             return None
         except UnicodeDecodeError:
-            raise UsageError("the line is not text in this terminal's encoding") from None
+            raise UsageError("the line contains bytes that are no text in this terminal's encoding") from None
 
 
 def history_file(environment: Mapping[str, str]) -> str | None:

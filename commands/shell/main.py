@@ -22,14 +22,14 @@ ENDING = {signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 READS_ALL = ["ps"]
 # Command lines of one word that quick.py answers.
 QUICK = ("ps", "--version", "-V", "--gdb-script")
-# A signal's exception may be dropped. Then it is raised again after this many seconds, where it cannot be dropped.
+# Python may drop the exception of a signal. It is raised again after this many seconds, where it cannot be dropped.
 SOON = 0.01
 DEAF = "interrupted while the kernel waits for a file or a process; a process that was stopped runs on"
 NO_MEMORY = "there is not enough memory; a process that was stopped runs on"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``gdbheap`` and return the exit status. ``argv``: the arguments, None for the process's own ones."""
+    """Run ``gdbheap`` and return the exit status. ``argv``: the arguments; None for the arguments of this process."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         return _heard(words)
@@ -58,8 +58,8 @@ def script() -> NoReturn:
 
 
 def _fill_streams() -> None:
-    """Open /dev/null for each standard stream that is closed. Otherwise the next file that is opened would get its
-    number, and the output for the stream.
+    """Open /dev/null for each standard stream that is closed. Otherwise the next file that is opened would get the
+    stream's number, and the output that is meant for the stream.
 
     Python's sys.stdout stays closed, so that an answer is not lost without an error."""
     try:
@@ -116,8 +116,8 @@ def _stop_listening() -> None:
 def _end(number: int, frame: FrameType | None) -> None:
     """Raise the exception that ends the command.
 
-    If the command has already ended and its line is being written, the next signal is ignored, and the one after it
-    ends the process, because nobody may be reading the line."""
+    If the command has already ended and the line about its end is being written, the next signal is ignored, and the
+    one after it ends the process, because nobody may be reading the line."""
     if _is_over(frame):
         signal.signal(number, signal.SIG_DFL)
     elif number in ENDING:

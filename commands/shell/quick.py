@@ -1,6 +1,6 @@
 """Answer lines that need no parser, with as few imports as possible, because start-up is most of their run time.
 
-The answers are the same as those of the commands without options: they have the same sums and the same renderer."""
+The answers are the same as those of the commands without options, because the same code computes and renders them."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ def _gdb_script() -> str:
 
 
 LINES = {"ps": _ps, "--version": _version, "-V": _version, "--gdb-script": _gdb_script}
-"""Functions that return the output, by the only word of the line."""
+"""For each line of a single word, the function that returns its output."""

@@ -31,7 +31,7 @@ def wants_json(words: Sequence[str]) -> bool:
 
 
 def told(message: str) -> str:
-    """Return a message in which gdbheap's commands are written as for a shell."""
+    """Return a message in which gdbheap's commands are written as one types them in a shell."""
     from gdbheap.text import IN_GDB, IN_SHELL, as_typed
 
     message = as_typed(message, IN_SHELL)
@@ -39,7 +39,7 @@ def told(message: str) -> str:
 
 
 def complain(message: str, status: int = PARTIAL) -> int:
-    """Print one line on standard error, unless that is closed. Return ``status``."""
+    """Print one line on standard error, unless standard error is closed. Return ``status``."""
     from gdbheap.errors import one_line
     from gdbheap.report.text.style import terminal_text
 
@@ -84,7 +84,7 @@ def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
 
 
 def write(output: str) -> None:
-    """Print a report, unless it is empty.
+    """Print a command's output, unless it is empty.
 
     Raises BrokenPipeError if nobody reads standard output, GdbheapError if the disk is full or standard output is
     closed. After either error nothing more can be written."""

@@ -157,8 +157,8 @@ def _of_snapshot(answer: Callable[..., Any], path: str, looks: tuple[Look, ...],
 
 
 def _without_memory(line: Line, target: Subject, error: NotPermitted) -> Result:
-    """Answer about a process whose mappings must not be read, with what any user may know. Print the reason on standard
-    error.
+    """Answer a command about a process whose mappings gdbheap may not read, from the facts that any user may read.
+    Print the reason on standard error.
 
     Raises ``error`` if the command has no such answer."""
     if isinstance(target, (str, Stored)) or int(str(target)) == os.getpid() or line.command.without_memory is None:
@@ -190,7 +190,7 @@ def _with_late_warnings(answered: Result, heap: Heap, known: int) -> Result:
 
 
 def _about_looks(line: Line) -> Result:
-    """Compare snapshots. Each word of the line names one, or a process or core that is read now."""
+    """Compare snapshots. Each word of the line names a snapshot, or a process or core that is read now."""
     if len(line.words) < 2:
         raise line.error(f"what should be compared? Give two or more snapshots, processes or cores ({line.help})")
     # Imported here, because imports take most of a command's start-up time.
@@ -222,7 +222,8 @@ def _about_programs(line: Line) -> Result:
 
 
 def _programs(line: Line) -> Programs:
-    """Return the processes that the line names or chooses by options. Raises UsageError for a word that names none."""
+    """Return the processes that the line names or chooses by options. Raises UsageError for a word that names no
+    process."""
     from gdbheap.host.open_files import allow_many
     from gdbheap.targets.chosen_processes import Programs
 
@@ -259,7 +260,7 @@ def _process(line: Line, word: str) -> Named:
 
 
 def _about_reported(line: Line) -> Result:
-    """Answer about what the words name: one target, snapshots, a trace, recordings, or processes."""
+    """Answer a command about whatever its words name: one target, snapshots, a trace, recordings, or processes."""
     from gdbheap.sampling.series import is_series
     from gdbheap.snapshots.file import is_snapshot, read
     from gdbheap.tracing.log import is_call_log
@@ -557,8 +558,8 @@ def _refuse_extra(line: Line, target: Subject) -> None:
 
 
 def _calls(line: Line, heap: Heap) -> LocalCalls | None:
-    """Return what can call functions in the target; None if the command calls none, or if gdbheap does not trace the
-    target."""
+    """Return the object that can call functions in the target; None if the command calls no function, or if gdbheap
+    does not trace the target."""
     from gdbheap.targets.process import Process
 
     target = heap.target

@@ -20,7 +20,7 @@ __all__ = ["HELP", "OFFERED", "OWN", "QUIT", "REFRESH", "completions", "find_com
 HELP, REFRESH, QUIT = "help", "refresh", ("quit", "exit")
 # The words that a session itself understands, with their texts for help.
 OWN = {
-    HELP: "show this list; 'help NOUN' explains a command, 'help options' the options",
+    HELP: "show this list; 'help NOUN' explains a command, 'help options' explains options",
     REFRESH: "read the target as it is now",
     **dict.fromkeys(QUIT, "end the session, like Ctrl-D"),
 }
@@ -109,7 +109,7 @@ def _paths(start: str) -> Iterator[str]:
         return
     finally:
         os.close(number)
-    # Only a "~" at the beginning needs no quotes.
+    # "~" is the only special character that needs no quotes, and only at the beginning.
     yield from sorted(path for path in found if shlex.quote(rest := path.removeprefix("~")) == rest)
 
 

@@ -56,7 +56,7 @@ NOTHING_LISTED = "have no effect here"
 
 @dataclass(frozen=True)
 class Argument:
-    """The argument of a command that follows the noun (in a shell, the noun and TARGET). A command has at most one."""
+    """The argument of a command. It follows the noun or, in a shell, the noun and TARGET. A command has at most one."""
 
     metavar: str
     help: str
@@ -65,7 +65,7 @@ class Argument:
 FILE = Argument("FILE", "write to FILE, or to standard output (-)")
 QUERY = Argument("QUERY", "run this SQL query (DuckDB), in quotation marks")
 FUNCTION = Argument("FUNCTION", "choose malloc, calloc, realloc or free")
-ADDRESS = Argument("ADDRESS", "choose a block: 0x…, decimal, a holder's name, or in gdb any expression")
+ADDRESS = Argument("ADDRESS", "choose a block: an address (0x… or decimal), a holder's name, or gdb's expression")
 SOME_ADDRESS = Argument("[ADDRESS]", ADDRESS.help)
 
 
@@ -73,9 +73,10 @@ SOME_ADDRESS = Argument("[ADDRESS]", ADDRESS.help)
 class Shown(Generic[Answer, Chosen]):
     """An answer with everything that a renderer needs.
 
-    ``answer``: sorted and cut; ``raw``: the whole answer; ``left_out``: how many rows were cut; ``damage``: damage that
-    was found (gdbheap.targets.target.Damage); ``options``: the command's options. All texts are printable: names of a
-    target have no line breaks or escape sequences. Only the texts of ``raw`` are unchanged."""
+    ``answer``: the answer with its rows sorted and cut; ``raw``: the whole answer; ``left_out``: how many rows were
+    cut; ``damage``: damage that was found (gdbheap.targets.target.Damage); ``options``: the command's options. All
+    texts are printable: names of a target have no line breaks or escape sequences. Only the texts of ``raw`` are
+    unchanged."""
 
     answer: Answer
     raw: Answer
@@ -184,7 +185,7 @@ class Command(Generic[Subject, Chosen, Answer]):
 
     @property
     def all_options(self) -> tuple[Option, ...]:
-        """The options of this command, then those of all commands."""
+        """The options of this command, then the options that all commands have."""
         return (*self.own_options, _top_option(self), _sort_option(self), *options_of(Common))
 
 

@@ -32,7 +32,7 @@ class HeapCache:
         return any(kept is heap for _key, kept in self._kept.values())
 
     def drop(self, inferior: int | None = None) -> None:
-        """Forget the heap of one inferior, or of all."""
+        """Forget the heap of one inferior, or the heaps of all inferiors."""
         if inferior is None:
             self._kept.clear()
         else:

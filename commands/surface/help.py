@@ -22,13 +22,13 @@ __all__ = [
     "options_help",
 ]
 
-# The columns of a line; and the columns for the names of options. The help of a longer name begins further right.
+# The width of a line, and of the column with the options' names. The help of a longer name begins further right.
 WIDTH, NAMES = 78, 20
 START = "--"
 # Texts inside which a line is not broken: a default, and a quoted command.
 WHOLE = re.compile(r"\[default[^]]*\]|(?:pip install )?'(?:gdb)?heap[^']*'")
 NO_GROUPS: Mapping[str, Sequence[str]] = MappingProxyType({})
-# --top and --sort, as they are for all commands.
+# The help of --top and --sort if it is not about one command.
 LISTING = (
     Option("--top", "N", "list at most N rows; 0 or 'all': no limit", details="It also cuts the rows of --json."),
     Option("--sort", "KEY", "sort by KEY, largest first; names in alphabetical order"),
@@ -61,8 +61,8 @@ def help_text(
 
 
 def help_of_its_own(command: AnyCommand) -> str:
-    """Return the part of a command's help that is not about common options, for docs/commands.md: as in gdb, or as in a
-    shell if gdb does not have the command."""
+    """Return the part of a command's help that is not about common options, for docs/commands.md: in the form for gdb
+    or, if gdb does not have the command, in the form for a shell."""
     subject = _own_subject(command)
     entries = [*_entries(command)]
     lines = [*_head(command, command.name, subject), *entries, *([""] if entries else []), *_about(command)]

@@ -1,4 +1,4 @@
-"""Let a command run until Ctrl-C and then answer. Ctrl-C is not an error for such a command."""
+"""Let a command run until Ctrl-C comes, and then let it answer. Ctrl-C is not an error for such a command."""
 
 from __future__ import annotations
 

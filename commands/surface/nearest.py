@@ -8,7 +8,7 @@ __all__ = ["did_you_mean"]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence that suggests the known word that is most similar; "" if none is similar."""
+    """Return the end of a message that suggests the known word most similar to ``word``; "" if none is similar."""
     # Imported here, because the import takes some milliseconds and is needed only for a wrong word.
     from difflib import get_close_matches
 

@@ -39,7 +39,7 @@ Subject = TypeVar("Subject")
 
 
 class Conversation(Protocol):
-    """A sequence of commands about one target, which are read and answered one after another."""
+    """A session: commands about one target that are read and answered one after another."""
 
     def run(self) -> int:
         """Answer commands until there are no more. Return the exit status."""

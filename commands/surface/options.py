@@ -65,10 +65,10 @@ PICTURES = ("folded", "svg", "speedscope", PPROF)
 class Option:
     """An option of a command.
 
-    ``metavar``: stands for the value in usage lines, "" for a switch; ``key``: the field that it sets; ``bare``: its
-    value if none is typed, None if a value must be typed; an option with ``bare`` takes a value only after "=".
-    ``needed``: the command does not work without it. ``help``: a verb and at most twelve words, with the default in
-    brackets; ``details``: sentences for places that have more room."""
+    ``metavar``: stands for the value in usage lines, "" for a switch; ``key``: the field that it sets; ``bare``: the
+    text of its value if none is typed, None if a value must be typed; an option with ``bare`` takes a value only after
+    "=". ``needed``: the command does not work without it. ``help``: a verb and at most twelve words, with the default
+    in brackets; ``details``: sentences for places that have more room."""
 
     name: str
     metavar: str
@@ -86,18 +86,18 @@ class Option:
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The values that it accepts, if these are a few words; otherwise empty."""
+        """The values that the option accepts, if these are a few words; otherwise empty."""
         found: tuple[str, ...] = getattr(self.parse, "names", ())
         return found
 
     @property
     def takes_several(self) -> bool:
-        """Whether it accepts several of ``values`` at once, separated by commas."""
+        """Whether the option accepts several of ``values`` at once, separated by commas."""
         return bool(getattr(self.parse, "several", False))
 
     @property
     def spelling(self) -> str:
-        """The option in the form that usage lines have."""
+        """The option as usage lines show it."""
         if self.bare is not None:
             return f"{self.name}[={self.metavar}]"
         between = "=" if self.name.startswith("--") else " "
@@ -183,12 +183,13 @@ class Common:
     no_text: bool = switch(
         NO_TEXT,
         "hide the contents of strings, bytes and keys",
-        f"Their lengths are still shown. The environment variable {VARIABLE}=1 does the same.",
+        f"The lengths of these values are still shown. Setting the environment variable {VARIABLE}=1 has the same "
+        "effect.",
     )
     max_stop: float = valued(
         "--max-stop", "SECONDS", "stop the process for at most SECONDS; 0: no limit [default: 5]", 5.0, seconds,
-        details="After that, the process runs on, the answer is partial, and the status is 1. gdb stops a process"
-        " as long as gdb is attached.",
+        details="After that time, the process runs on, the answer is partial, and the exit status is 1. In gdb, the "
+            "process stays stopped as long as gdb is attached.",
     )  # fmt: skip
 
     has_top = False
@@ -201,7 +202,7 @@ class Common:
 
 
 def check_contents(called: str, with_contents: bool, no_text: bool) -> None:
-    """Raise UsageError if options both ask for contents of memory and hide them. ``called``: the command as it is
+    """Raise UsageError if options ask both to show and to hide contents of memory. ``called``: the command as it is
     typed."""
     if with_contents and no_text:
         raise UsageError(f"{called}: --with-contents and --no-text exclude each other")
@@ -209,7 +210,7 @@ def check_contents(called: str, with_contents: bool, no_text: bool) -> None:
 
 def csv_safe() -> bool:
     """Declare the field of --csv-safe, for a command that writes CSV."""
-    return switch("--csv-safe", "write an apostrophe before texts that a spreadsheet takes for formulas")
+    return switch("--csv-safe", "put an apostrophe before texts that spreadsheets would run as formulas")
 
 
 def check_csv_safe(called: str, is_safe: bool, form: str, is_csv: bool) -> None:
@@ -222,8 +223,8 @@ def check_csv_safe(called: str, is_safe: bool, form: str, is_csv: bool) -> None:
 class Addressed(Common):
     """The options of a command about one address, which follows the noun.
 
-    gdb and the shell each parse the address, and refuse a line without one. ``name``: a word that was typed instead of
-    an address: the name of a holder, None without one."""
+    gdb and the shell each parse the address, and refuse a line without one. ``name``: the name of a holder that was
+    typed instead of an address, else None."""
 
     address: int = 0
     name: str | None = None
@@ -233,8 +234,8 @@ class Addressed(Common):
 class MaybeAddressed(Common):
     """The options of a command that may be about one address, which then follows the noun.
 
-    ``address``: None if none was typed; ``name``: a word that was typed instead of an address: the name of a holder,
-    None without one."""
+    ``address``: None if none was typed; ``name``: the name of a holder that was typed instead of an address, else None.
+    """
 
     address: int | None = None
     name: str | None = None
@@ -259,13 +260,13 @@ class Writing(Common):
     """The options of a command that writes files."""
 
     mode: int = valued(
-        "--mode", "MODE", "set the mode of files, such as 640 [default: 600]",
+        "--mode", "MODE", "set the mode of new files, such as 640 [default: 600]",
         PRIVATE, file_mode,
     )  # fmt: skip
 
     @property
     def takes_output(self) -> bool:
-        """Whether a file of this command is standard output, so that nothing else may be written there."""
+        """Whether the command writes a file to standard output, so that nothing else may be written there."""
         return own_descriptor(getattr(self, "file", "")) == STDOUT
 
 
@@ -323,7 +324,7 @@ class Pictured(Writing):
     def check(self) -> None:
         """Raise UsageError if options exclude each other, or if one of the files cannot be written."""
         if self.output and self.form is None:
-            raise UsageError(f"-o names the file that --format writes: add --format={'|'.join(PICTURES)}")
+            raise UsageError(f"-o names the file for a picture: add --format={'|'.join(PICTURES)}")
         if self.prints_tree and self.form == PPROF:
             raise UsageError("a profile for pprof cannot be printed: add -o FILE")
         if self.prints_tree and self.json:
@@ -371,10 +372,10 @@ def user_name(uid: int) -> str:
 
 @dataclass
 class Several(Common):
-    """The options that choose processes, for a command about several of them. They add to the processes named on the
-    line."""
+    """The options that choose processes, for a command about several of them. The chosen processes are added to those
+    that the line names."""
 
-    children: bool = switch("--children", "add the processes' descendants, present and future")
+    children: bool = switch("--children", "add all descendants of the processes, also future ones")
     name: re.Pattern[str] | None = valued(
         "--name", "REGEX", "choose processes by name, program or script (REGEX)", None, regular_expression
     )
@@ -404,8 +405,8 @@ def whole_number(text: str) -> int:
 
 
 def number_or_all(what: str) -> Callable[[str], int]:
-    """Return a parser of a number, in which 0 or "all" means no limit. ``what``: what its error message says that it
-    expects."""
+    """Return a parser of a number, in which 0 or "all" means no limit. ``what``: the words for the expected value in
+    its error message."""
 
     def number(text: str) -> int:
         if text != "all" and not (text.isascii() and text.isdecimal()):
@@ -434,7 +435,7 @@ def root_paths() -> bool:
 
 def process_of_log() -> int | None:
     """Declare the field of --process, for a command about a trace."""
-    about = "choose a process of the trace [default: with most calls]"
+    about = "choose a process of the trace [default: the one with most calls]"
     return valued("--process", "PID", about, None, whole_number)
 
 

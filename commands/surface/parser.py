@@ -58,7 +58,7 @@ def _parser(command: AnyCommand, prog: str, extra: Sequence[Option]) -> argparse
 
 
 def wants_help(words: Sequence[str]) -> bool:
-    """Return whether the words ask for help. Then all other words do not matter."""
+    """Return whether the words ask for help. If they do, the other words are ignored."""
     return "--help" in words or "-h" in words
 
 
@@ -66,7 +66,7 @@ def parse(
     command: Command[Any, Chosen, Any], words: Sequence[str], prog: str = "", extra: Sequence[Option] = ()
 ) -> tuple[Chosen, dict[str, Any], list[str]]:
     """Parse the words. Return the command's options, the values of the options ``extra`` by key, and all other words.
-    Raises UsageError with one line."""
+    Raises UsageError with a message of one line."""
     parser = _parser(command, prog or command.name, extra)
     known, rest = _split(words, command, extra, parser)
     names = [option.name for option in (*command.all_options, *extra)]
@@ -84,8 +84,8 @@ def parse(
 def _split(
     words: Sequence[str], command: AnyCommand, extra: Sequence[Option], parser: argparse.ArgumentParser
 ) -> tuple[list[str], list[str]]:
-    """Separate the words into options with their values, and all other words. Both are needed, because an expression
-    may contain words that begin with a hyphen."""
+    """Separate the words into options with their values, and all other words. argparse alone cannot do that, because an
+    expression may contain words that begin with a hyphen."""
     valued = {option.name for option in (*command.all_options, *extra) if option.takes_next}
     known: list[str] = []
     rest: list[str] = []

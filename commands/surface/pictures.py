@@ -1,4 +1,4 @@
-"""Draw answers that are trees for other programs: write the trees to files, or print one instead of the answer."""
+"""Draw answers that are trees: write a tree to files for other programs, or print it instead of the answer."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def draw(
 ) -> None:
     """Write or print the tree, as the options ask.
 
-    ``subject``: what the weights are, None for memory; ``profile``: makes the file for pprof, if a profile says more
-    than the tree. Raises UsageError if a file cannot be written."""
+    ``subject``: what the weights count, None for memory; ``profile``: makes the file for pprof, None to make that file
+    from the tree. Raises UsageError if a file cannot be written."""
     # Imported on use: imports take most of a command's start-up time.
     from gdbheap.files import write_bytes
     from gdbheap.report.formats.composition import MEMORY

@@ -1,4 +1,4 @@
-"""Show one line of progress on standard error during a long walk, if it is a terminal. The line is erased at the
+"""During a long walk, show one line of progress on standard error, if that is a terminal. The line is erased at the
 end."""
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class Progress:
 
 
 def tell(what: str, anyway: bool = False) -> None:
-    """Print one line on standard error, if it is a terminal. With ``anyway``, print it even if not."""
+    """Print one line on standard error, if it is a terminal. With ``anyway``, print it even if standard error is no
+    terminal."""
     if sys.stderr is not None and (anyway or sys.stderr.isatty()):
         print(terminal_text(f"gdbheap: {what}", sys.stderr.encoding), file=sys.stderr, flush=True)
 

@@ -14,7 +14,7 @@ from gdbheap.commands.surface.declaration import AnyCommand
 __all__ = ["ABOUT_SEVERAL", "COMMANDS", "GROUPS", "HEAP_NOUN", "SHELL_ONLY", "grouped", "groups_of_gdb"]
 
 HEAP_NOUN = ""
-"""The noun of the command that is called without one."""
+"""The key of the command that is called without a noun."""
 
 _GROUPS = {
     "Start here": {
@@ -82,7 +82,7 @@ _GROUPS = {
 _MODULES = {noun: module for group in _GROUPS.values() for noun, module in group.items()}
 
 GROUPS = {title: [*nouns] for title, nouns in _GROUPS.items()}
-"""The nouns by topic, as help lists them."""
+"""The nouns by topic, in the order in which help lists them."""
 
 SHELL_ONLY = frozenset({
     "report", "record", "plot", "top", "ps", "processes", "doctor", "watch", "trace", "replay", "stacks", "calls",
@@ -91,7 +91,7 @@ SHELL_ONLY = frozenset({
 """The nouns of commands for a shell only: gdb starts without importing them."""
 
 ABOUT_SEVERAL = "processes"
-"""The noun of the command for a line that names several processes and no noun."""
+"""The default command if a line names several processes and no command."""
 
 
 class _Commands(MutableMapping[str, AnyCommand]):

@@ -44,7 +44,7 @@ __all__ = [
 
 Row = TypeVar("Row")
 PARTIAL = 1
-# MOST bytes of JSON are meant for this many rows, if a command has no default of --top.
+# The number of rows for which MOST bytes of JSON are meant, if a command has no default of --top.
 USUAL_ROWS = 20
 SNAPSHOT = "snapshot"
 DAMAGE_LISTED = 5
@@ -52,10 +52,11 @@ DAMAGE_LISTED = 5
 
 @dataclasses.dataclass(frozen=True)
 class TargetInfo:
-    """Facts about the targets that are shown together with the answer.
+    """Facts about the targets of an answer. They are shown together with it.
 
-    ``targets``: their descriptions as in a JSON document; ``rss``: bytes, None if unknown; if ``private``, it counts
-    only private memory; ``refused``: memory could not be read, so that only a part of the question was answered."""
+    ``targets``: their descriptions as in a JSON document; ``rss``: RSS in bytes, None if unknown; if ``private``, it
+    counts only private memory; ``refused``: memory could not be read, so that only a part of the question was answered.
+    """
 
     targets: Sequence[dict[str, Any]]
     warnings: Sequence[str]
@@ -67,8 +68,8 @@ class TargetInfo:
 
     @staticmethod
     def of(heaps: Sequence[Heap]) -> TargetInfo:
-        """Collect the facts from the heaps. Their targets are not needed afterwards. ``rss`` is that of the last
-        heap."""
+        """Collect the facts from the heaps. The heaps' targets are not needed afterwards. ``rss`` is the RSS of the
+        last heap."""
         if not heaps:
             return TargetInfo([], [], [], False, None)
         last = heaps[-1].target
@@ -94,7 +95,7 @@ def _sentences(warnings: Iterable[str | Remark]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """An answer with everything that is needed to print it, so that the process can run on before it is printed.
+    """An answer with everything that is needed to print it. So the process can run on before the answer is printed.
     ``whole``: the answer before --sort and --top."""
 
     command: AnyCommand
@@ -156,8 +157,8 @@ def _check_output(command: AnyCommand, options: Common) -> None:
 
 
 def ask_about_looks(command: AnyCommand, looks: Sequence[Look], options: Common) -> Result:
-    """Answer a command about two or more snapshots. The result's facts, and the shares of RSS, are those of the last
-    one."""
+    """Answer a command about two or more snapshots. The result has the warnings of all snapshots, and the RSS of the
+    last one."""
     found = [look.snapshot for look in looks]
     targets = [{**look.snapshot.target, **({"kind": SNAPSHOT} if look.is_kept else {})} for look in looks]
     last = found[-1]
@@ -217,7 +218,7 @@ def order(key: Callable[[Any], Any]) -> Callable[[Any], tuple[int, Any]]:
 def present(answered: Result, style: Style) -> str:
     """Return the text to print, without its last line break.
 
-    It is a JSON document, or a tree for another program, or tables and sentences with the warnings below them."""
+    The text is a JSON document, or a tree for another program, or tables and sentences with the warnings below."""
     info, answer = answered.info, answered.answer
     if isinstance(answered.options, Pictured) and answered.options.printed:
         return answered.options.printed.rstrip("\n")
@@ -269,9 +270,10 @@ def _notes(answered: Result, style: Style) -> str:
 def status_of(answered: Result) -> int:
     """Return the exit status.
 
-    0: the command has answered; 1: it has, but the heap is damaged or the answer partial; 3: memory could not be read,
-    and only the rest was answered; 5: the largest part could not be analysed and nothing else was found. If the command
-    started another program, it is that program's status, or 1 if that is 0 and the disk was full."""
+    0: the command has answered; 1: it has answered, but the heap is damaged or the answer is partial; 3: memory could
+    not be read, so that only a part of the question was answered; 5: the largest part of the memory could not be
+    analysed, and nothing else was found. If the command started another program, it is that program's status, or 1 if
+    that is 0 and the disk was full."""
     passed_on: int | None = getattr(answered.answer, "exit_status", None)
     if passed_on is not None:
         return passed_on or (PARTIAL if getattr(answered.answer, "disk_full", False) else 0)

@@ -30,11 +30,11 @@ Member = _native.Member
 BlockList = _native.BlockList
 PinSums = _native.Pins
 MMAPPED = "mmapped"
-"""The list name of blocks with a mapping of their own, and the kind of their areas in the map."""
+"""The name in ``Block.list`` of blocks with a mapping of their own, and the kind of their areas in the map."""
 
 
 class State(Enum):
-    """The state of the bytes of a ledger line, for a reader who does not know the allocator."""
+    """The state of the bytes of a ledger line, in words that are the same for every allocator."""
 
     FREE = "free"
     TOP = "top"
@@ -49,7 +49,7 @@ class State(Enum):
 class LedgerLine:
     """A line of the ledger: its id, its parent's id, the title that people read, and the state of its bytes.
 
-    ``state`` is None if the states are those of the child lines. ``detail``: the line is shown only on request."""
+    ``state`` is None if only the child lines have states. ``detail``: the line is shown only on request."""
 
     id: LineId
     parent: LineId
@@ -62,7 +62,7 @@ class LedgerLine:
 class Piece:
     """Address space [start, end) that one line of the ledger owns.
 
-    ``owner`` is the id of that line. It is None if each block inside the piece belongs to a line of its own."""
+    ``owner`` is the id of that line. It is None if the blocks inside the piece may belong to different lines."""
 
     start: int
     end: int
@@ -90,7 +90,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Drawn:
-    """An area of the map: its addresses [start, end), its name, and its kind as in JSON."""
+    """An area of the map: its addresses [start, end), its name, and its kind, as the JSON output names it."""
 
     start: int
     end: int
@@ -101,7 +101,8 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Kept:
-    """Free resident bytes that cannot be returned now, and the reason. ``why`` continues a sentence after "stays"."""
+    """Free resident bytes that cannot be returned now, and the reason. ``why``: the reason, as the end of a sentence
+    after the word "stays"."""
 
     id: str
     bytes: int
@@ -109,7 +110,7 @@ class Kept:
 
 
 class Asked(NamedTuple):
-    """Which blocks to list, and in which order.
+    """The request for a list of blocks: which blocks, and in which order.
 
     Blocks of ``least`` to ``largest`` bytes are listed (sizes as in ``used_sizes``). ``used``: list blocks in use,
     otherwise free blocks. ``cached``: list only blocks in thread caches, otherwise only blocks outside of them.
@@ -132,7 +133,7 @@ class SizeClassUse:
 
     ``size``: bytes of a block. ``groups``: the slabs, spans or pages that hold blocks of this size. ``used_count`` and
     ``free_count``: blocks in use, and free ones. ``asked``: bytes that the program asked for. ``spare``: groups that
-    packing would empty. ``freed``: bytes that packing would free. None if unknown."""
+    packing would empty. ``freed``: bytes that packing would free. The last three are None if unknown."""
 
     size: int
     groups: int
@@ -150,7 +151,8 @@ class SizeClassUse:
 
 @dataclass(frozen=True)
 class Looked:
-    """How much ``check`` walked: counts by kind ("regions", "chunks", "pools", "pages", "slabs", "spans").
+    """The amount of data that ``check`` walked: counts by kind ("regions", "chunks", "pools", "pages", "slabs",
+    "spans").
 
     ``unexplained``: bytes that the walk could not read as blocks."""
 
@@ -197,12 +199,12 @@ class FreeCache:
 
 @dataclass
 class WalkedBlocks:
-    """The blocks of all allocators, as the native half takes them.
+    """The blocks of all allocators, in the form in which they are passed to the native half.
 
     If several stores know an address, the first one wins. ``own``: stores that only an interpreter uses; the key is the
-    kind of block in which its objects lie. ``replacing``: the interpreter's objects lie only in the stores of ``own``.
-    ``general``: stores for any content; the key is the word for their blocks. ``single``: stores whose blocks are whole
-    mappings."""
+    kind of block in which the interpreter's objects lie. ``replacing``: the interpreter's objects lie only in the
+    stores of ``own``. ``general``: stores of blocks with any content; the key is the word for a block of the store.
+    ``single``: stores whose blocks are whole mappings."""
 
     own: dict[str, _native.Store] = field(default_factory=dict)
     replacing: bool = False
@@ -219,7 +221,8 @@ A = TypeVar("A", bound="Allocator")
 
 
 class Surroundings(Protocol):
-    """What an allocator can ask about the rest of the target. Each part is read when it is first asked for."""
+    """The facts about the rest of the target that an allocator can ask for. Each fact is read when it is first asked
+    for."""
 
     target: Target
     facts: Facts
@@ -229,8 +232,8 @@ class Surroundings(Protocol):
 
     @property
     def other_allocator(self) -> OtherAllocator | None:
-        """An allocator next to the C library's, or instead of it, whose blocks gdbheap does not walk; None if there is
-        none."""
+        """An allocator whose blocks gdbheap does not walk, and which the target uses next to the C library's allocator
+        or instead of it. None if there is none."""
 
     def taken(self) -> Ranges:
         """Return the ranges of .bss, of allocators, and of thread stacks outside of blocks, ascending."""
@@ -250,7 +253,7 @@ class Surroundings(Protocol):
         """Add a remark that is shown with every answer; ``values`` fill in its sentence."""
 
     def note_others(self, idle: bool) -> None:
-        """Warn, beside a list of the C library's blocks, that the blocks of other allocators are not in it.
+        """Add a warning to a list of the C library's blocks: the blocks of other allocators are missing from the list.
 
         ``idle``: the C library's allocator holds nothing."""
 
@@ -283,11 +286,11 @@ class Allocator(ABC):
     allocator that lacks a feature does not override the method for it.
 
     ``name``: the allocator's name in JSON, and the first part of the ids of its ledger lines. ``title``: the title of
-    its ledger line. ``replaces``: another allocator, which it replaces in the targets that have it. ``walks``: its name
-    in ``recognised.py`` if its blocks are walked, so that it does not count as an unwalked allocator. ``shown_idle``:
-    its ledger lines are shown with zeros if the target has no memory of it. ``why_holes_stay``: a sentence. ``groups``:
-    the noun for a group of its pins, singular and plural. ``emptied``: what happens to such a group once its blocks are
-    freed."""
+    its ledger line. ``replaces``: the other allocator, if any, that a target with this allocator does not use.
+    ``walks``: its name in ``recognised.py`` if its blocks are walked, so that it does not count as an unwalked
+    allocator. ``shown_idle``: its ledger lines are shown with zeros if the target has no memory of it.
+    ``why_holes_stay``: a sentence that says why holes are not returned. ``groups``: the noun for a group of its pins,
+    singular and plural. ``emptied``: what happens to such a group once its blocks are freed."""
 
     name: ClassVar[LineId]
     title: ClassVar[str]
@@ -337,8 +340,8 @@ class Allocator(ABC):
         """Return all address space of the allocator, ascending, including address space that is only reserved."""
 
     def single_blocks(self) -> Ranges:
-        """Return the mappings outside ``ranges`` that hold one block each, ascending. They are searched after
-        everything else."""
+        """Return the mappings outside ``ranges`` that hold one block each, ascending. These mappings are searched for
+        after everything else."""
         return []
 
     def of_others(self) -> Ranges:
@@ -352,8 +355,8 @@ class Allocator(ABC):
         return []
 
     def leaves(self, ranges: Ranges) -> Ranges:
-        """Return the parts of ``ranges`` that are not the allocator's, as far as this is known before its blocks are
-        listed."""
+        """Return the parts of ``ranges`` that do not belong to the allocator, as far as this is known before the
+        allocator's blocks are listed."""
         return subtract(ranges, self.ranges())
 
     @abstractmethod
@@ -368,7 +371,7 @@ class Allocator(ABC):
         number of the owner in ``sweep``."""
 
     def all_lines(self) -> Iterator[LedgerLine]:
-        """Yield the allocator's ledger lines in this target, including those of single arenas."""
+        """Yield the allocator's ledger lines in this target, including lines of single arenas."""
         yield from self.lines
 
     def drawn(self) -> Iterable[Drawn]:
@@ -411,15 +414,16 @@ class Allocator(ABC):
         return []
 
     def size_classes(self, root: int | None = None) -> list[SizeClassUse]:
-        """Return the sizes of blocks, ascending, if blocks lie in groups of equal size; otherwise an empty list.
+        """Return the sizes of blocks, ascending, if the allocator keeps blocks of one size together in groups;
+        otherwise an empty list.
 
         ``root``: the index in ``owners`` of one allocator, or None for all."""
         return []
 
     def packing(self) -> _native.Packing | None:
-        """Return what would be freed if the blocks in use were moved into as few groups of equal blocks as they need.
+        """Return what would be freed if the blocks in use of each size were moved into as few groups as possible.
 
-        None if the allocator's blocks do not lie in groups of equal blocks."""
+        None if the allocator does not keep blocks of one size together in groups."""
         return None
 
     # Settings that the program can be started with.
@@ -436,7 +440,7 @@ class Allocator(ABC):
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
         """Return the environment variables that serve ``purpose``, with their values; empty if there are none.
 
-        ``owner``: the module of the allocator that shall read them."""
+        ``owner``: the module that contains the allocator that reads these variables."""
         return {}
 
     def caching(self) -> Caching | None:
@@ -478,7 +482,8 @@ class Allocator(ABC):
 
     @abstractmethod
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Return the first ``most`` groups of blocks that pin at least ``minimum`` bytes other than their own.
+        """Return at most ``most`` groups of blocks. Each group pins at least ``minimum`` bytes in addition to its own
+        bytes.
 
         ``kept``: memory that the kernel cannot take back."""
 
@@ -487,14 +492,15 @@ class Allocator(ABC):
         """Return the blocks of ``row``, a group that pins memory."""
 
     def returnable(self) -> int | None:
-        """Return how many bytes a call of a library function would return to the kernel now.
+        """Return how many bytes would go back to the kernel now if a function of the C library (malloc_trim()) were
+        called.
 
         None if the allocator has no such function, or if the number is unknown."""
         return None
 
     @abstractmethod
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return why free resident bytes beyond the returnable bytes cannot be returned.
+        """Return the reasons why free resident bytes stay, beyond those that ``returnable`` counts.
 
         ``free``: the number of free resident bytes. ``whole``: how many of them lie in completely free pages."""
 
@@ -506,7 +512,7 @@ class Allocator(ABC):
 
 
 class StoreAllocator(Allocator):
-    """An allocator whose blocks all lie in groups of equal blocks, in a native store.
+    """An allocator that a native store reads. All its blocks lie in groups, and a group has blocks of one size.
 
     ``parts`` maps the native names for the parts of a piece to ids of ledger lines."""
 
@@ -534,7 +540,7 @@ class StoreAllocator(Allocator):
     def packed_classes(
         self, packing: _native.Packing, classes: list[_native.SizeClass], asked: dict[int, int] | None, root: int | None
     ) -> list[SizeClassUse]:
-        """Return a row for each size of block, with what packing would free.
+        """Return a row for each size of block, with the number of bytes that packing would free.
 
         ``asked``: the bytes that the program asked for, by block size, or None if unknown. ``root``: the index of one
         of several allocators, or None for all."""
@@ -553,8 +559,8 @@ class StoreAllocator(Allocator):
         ]
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Return groups of blocks that pin memory: it is returned or reused once the last block of its group is
-        freed."""
+        """Return the groups of blocks that pin memory. Pinned memory is returned or reused once the last block of its
+        group is freed."""
         return _native.pins(self.target.machine, self.store, self.target.pages, kept, [], minimum, most)
 
 

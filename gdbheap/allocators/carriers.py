@@ -9,16 +9,16 @@ from gdbheap.targets.target import Target
 from gdbheap.targets.unseen_files import about
 
 TYPE = "PyType_Type"
-# A variable of every CPython, one of 3.7 and later, one of 3.11 and later, and a function. The function is needed,
-# because a program that is linked at a fixed address may contain copies of a library's variables, under the same names,
-# but never of a function.
+# EXPORTED: a variable of every CPython, one of 3.7 and later, one of 3.11 and later, and a function. The function is
+# needed, because a program that is linked at a fixed address may contain copies of a library's variables, under the
+# same names, but never of a function.
 EXPORTED = (TYPE, "_PyRuntime", "Py_Version", "Py_InitializeEx")
 
 
 def python_first(target: Target) -> list[LoadedObject]:
     """Return all loaded objects: first those whose names begin with python, then those with python in their names.
 
-    The remaining ones come last."""
+    The remaining objects come last."""
 
     def rank(loaded: LoadedObject) -> int:
         name = loaded.path.rsplit("/", 1)[-1]

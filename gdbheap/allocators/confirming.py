@@ -8,8 +8,8 @@ __all__ = ["confirm"]
 
 
 def confirm(loaded: LoadedObject, name: str, address: int) -> str | None:
-    """Return "symbol" if the symbol ``name`` has this address, a sentence if it has another; None if there is no such
-    symbol."""
+    """Return "symbol" if the symbol ``name`` has this address, a sentence if the symbol has another address; None if
+    there is no such symbol."""
     known = loaded.symbol(name)
     if known is None:
         return None

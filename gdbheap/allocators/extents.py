@@ -1,6 +1,6 @@
-"""What the readers of jemalloc and tcmalloc share, as both allocators manage extents of pages.
+"""Functions for the readers of jemalloc and tcmalloc, which both manage extents of pages.
 
-This module says where their memory can lie, and when a sample of structures fits a known layout."""
+They say where the memory of these allocators can lie, and whether a sample of structures fits a known layout."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from gdbheap.targets.target import Target
 
 __all__ = ["are_enough", "own_ranges"]
 
-# ENOUGH in ten structures of a sample must look as expected. In a small sample it suffices that at most FEW do not, and
-# that at least BESIDE times as many do: their memory may be damaged.
+# A sample of structures fits a layout if at least ENOUGH in ten of its structures look as expected. It also fits if at
+# most FEW structures do not, and at least BESIDE times as many do: the memory of the few may be damaged.
 ENOUGH, FEW, BESIDE = 9, 2, 2
 
 
 def own_ranges(target: Target) -> Ranges:
-    """Return the ranges where memory of such an allocator can lie, ascending and joined.
+    """Return the ranges where memory of jemalloc or tcmalloc can lie, ascending and joined.
 
     They are private, anonymous, readable and writable."""
     return joined([

@@ -26,6 +26,7 @@ KINDS: tuple[type[Allocator], ...] = (
     PymallocAllocator,
     MimallocAllocator,
 )
-"""An allocator that lies inside another comes after it: if several allocators have a block, the last one owns it."""
+"""All allocators, in the order of the search. An allocator that lies inside another comes after that one. If several
+allocators have a block at an address, the block of the last one counts."""
 OF_C_LIBRARIES = frozenset(kind.name for kind in KINDS if MALLOC in (kind, kind.replaces))
 """The names of the allocators that belong to a C library."""

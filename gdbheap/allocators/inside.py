@@ -30,7 +30,7 @@ STACK_WORDS = 64
 DATA_WORDS = 256
 # The number of innermost frames that are searched. When a thread is inside malloc, malloc's frame lies no deeper.
 MAX_FRAMES = 64
-# The states of an allocator's own data.
+# The words in ``Block.state`` for an allocator's own data.
 OWN_STATES = ("metadata",)
 # Functions that every allocator has. A thread in one of them is inside.
 OF_MALLOC = (
@@ -40,7 +40,8 @@ OF_MALLOC = (
 
 
 def caught(found: _native.Damage, words: str) -> Damage:
-    """Return the damage as a change that a thread has half made and will complete; ``words`` name the allocator."""
+    """Return the damage as a change that a thread has half made and will complete; ``words``: the start of the new
+    description, which names the allocator."""
     whole = Damage.of(found, transient=True)
     return replace(whole, what=f"{words}: {whole.what}")
 
@@ -85,7 +86,7 @@ class Inside:
 
     @property
     def is_sure(self) -> bool:
-        """Whether threads are certainly inside, and all of them will continue."""
+        """Whether it is certain that threads are inside the allocator, and that all of them will continue."""
         return bool(self.threads) and not (self.unsure or self.failed)
 
     @property

@@ -23,7 +23,7 @@ PartId = Literal[
 
 
 def line_below(line: LineId, part: str | int) -> LineId:
-    """Return the id of a child of ``line``. ``part``: the name of a part, the index of an arena, or that of an
+    """Return the id of a child of ``line``. ``part``: the name of a part, the index of an arena, or the index of an
     allocator."""
     return LineId(f"{line}.{part}")
 

@@ -66,7 +66,7 @@ class AllocatedMemory(Parts):
 
     @property
     def malloc(self) -> Allocator:
-        """The C library's allocator, of whichever library. Raises Unsupported if it is unknown."""
+        """The allocator of the C library, whichever C library the target has. Raises Unsupported if it is unknown."""
         other = next((found for found in self.standing_in if found.replaces is MALLOC), None)
         return self.allocator(MALLOC) if other is None else other
 
@@ -84,7 +84,7 @@ class AllocatedMemory(Parts):
 
     @property
     def walked(self) -> WalkedBlocks:
-        """The blocks of all allocators, as the native half takes them."""
+        """The blocks of all allocators, in the form in which they are passed to the native half."""
         return _walked(self.allocators)
 
     def block_at(self, address: int) -> Block | None:
@@ -104,8 +104,8 @@ class AllocatedMemory(Parts):
 
     @part("other allocator")
     def other_allocator(self) -> OtherAllocator | None:
-        """An allocator next to the C library's, or instead of it, whose blocks gdbheap does not walk; None if none is
-        recognised."""
+        """An allocator whose blocks gdbheap does not walk, and which the target uses next to the C library's allocator
+        or instead of it. None if none is recognised."""
         malloc = self.find_allocator(MALLOC)
         idle = malloc is None or malloc.idle
         walked = {found.walks for found in self.standing_in}
@@ -123,7 +123,7 @@ class AllocatedMemory(Parts):
         return find_runtimes(self.target, self.other_allocator is not None)
 
     def note_others(self, idle: bool) -> None:
-        """Warn, beside a list of the C library's blocks, that the blocks of other allocators are not in it.
+        """Add a warning to a list of the C library's blocks: the blocks of other allocators are missing from the list.
 
         ``idle``: the C library's allocator holds nothing."""
         other = self.other_allocator
@@ -286,7 +286,8 @@ class AllocatedMemory(Parts):
         return report
 
     def note(self, id: RemarkId, **values: Any) -> None:
-        """Add a remark to the answer, unless it has the same one; ``values`` fill in its sentence."""
+        """Add a remark to the answer, unless the answer already has the same remark; ``values`` fill in its
+        sentence."""
         remark = Remark(id, values)
         if remark not in self._remarks:
             self._remarks.append(remark)

@@ -25,8 +25,8 @@ MAX_DATA_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of allocator: its name, functions that no other allocator has (one is enough), and how to ask it about
-    itself."""
+    """A kind of allocator: its name, functions that no other allocator has (one is enough), and how to ask the
+    allocator for its own figures."""
 
     name: str
     functions: tuple[str, ...]
@@ -87,8 +87,8 @@ def find_other(target: Target, idle: bool, walked: Collection[str | None] = ()) 
     """Return an allocator that is present next to glibc's, or instead of it if glibc's is ``idle``.
 
     None if there is none. Allocators named in ``walked`` are ignored, because their blocks are walked. If glibc's
-    allocator is idle, the symbols of every loaded object are read, otherwise only those of the program, which are known
-    already.
+    allocator is idle, the symbols of every loaded object are read, otherwise only the symbols of the program, which are
+    known already.
     """
     program = target.object_of(target.auxv.get(AT_ENTRY, 0))
     asked = target.objects if idle else [program] if program else []
@@ -135,7 +135,8 @@ def _function_of(loaded: LoadedObject, kind: Kind, hidden: bool) -> str | None:
 def _by_malloc(target: Target) -> OtherAllocator | None:
     """Return any loaded object, other than a C library, that exports malloc() and free(), as an allocator.
 
-    It is named after the runtime to which it belongs. This is used if the C library's own malloc is idle."""
+    The allocator is named after the runtime to which the loaded object belongs. The function is used if the C library's
+    own malloc is idle."""
     for loaded in target.objects:
         is_libc = loaded.exported("__libc_start_main") or _file_name(loaded).startswith("ld")
         if not is_libc and loaded.exported("malloc") and loaded.exported("free"):

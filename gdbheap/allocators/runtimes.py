@@ -35,7 +35,7 @@ class Kind:
     """One row of the table of runtimes.
 
     ``memory``: where the runtime's memory lies, one of KINDS. ``environment``: settings that ``advice`` names.
-    ``programs``: the programs that ``commands`` apply to; empty for every program of the kind."""
+    ``programs``: the programs that ``commands`` apply to; empty if they apply to every program of the kind."""
 
     id: str
     name: str
@@ -90,8 +90,8 @@ class Runtime:
     def commands(self, target: Target) -> list[str]:
         """Return shell commands that ask the runtime about its memory.
 
-        Commands that need a process are left out for a core, commands that need a network address if the process
-        listens on none."""
+        Commands that need a process are left out for a core. Commands that need a network address are left out if the
+        process listens on none."""
         pid = target.pid if target.kind == "process" else None
         asked = self.kind.commands if self.kind.is_asked(self.program) else ()
         lines = [line.replace(PID, str(pid)) for line in asked if pid is not None or PID not in line]
@@ -101,7 +101,8 @@ class Runtime:
 
 
 def _listener(target: Target) -> str | None:
-    """Return an address, as ``host:port``, at which a process of this machine listens; None if it listens nowhere.
+    """Return an address, as ``host:port``, at which the target, a process of this machine, listens; None if it listens
+    nowhere.
 
     The port USUAL_PORT is preferred."""
     if target.proc is None:
@@ -113,7 +114,7 @@ def _listener(target: Target) -> str | None:
 def title(name: str, named: bool) -> str:
     """Return the title of the ledger line for the memory of a runtime or an allocator.
 
-    ``named``: it names its mappings. Otherwise the line includes other memory too."""
+    ``named``: the runtime or allocator names its mappings. Otherwise the line includes other memory too."""
     return name if named else f"{name} and other anonymous memory"
 
 

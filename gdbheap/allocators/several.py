@@ -19,8 +19,9 @@ NOT_ITS_OWN = "unexplained"
 class SeveralAllocators(ListingAllocator, StoreAllocator):
     """All copies of one allocator in a target.
 
-    ``roots``: what was located of each copy; the index of a copy is its place in this list. Below the ledger line for
-    blocks in use, each copy has its own line. If there are several copies, the other lines are split the same way."""
+    ``roots``: the located structures of each copy; the index of a copy is its index in this list. Below the ledger line
+    for blocks in use, each copy has its own line. If there are several copies, the other lines are split the same
+    way."""
 
     roots: Sequence[Any]
 

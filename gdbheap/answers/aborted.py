@@ -85,7 +85,7 @@ def abort_message(heap: Heap) -> str | None:
 
 
 def abort_of(heap: Heap) -> Abort | None:
-    """Return why glibc ended the process, after a walk of the heap; None if glibc did not end the process."""
+    """Return why glibc ended the process; None if glibc did not end the process. This walks the heap."""
     message = abort_message(heap)
     glibc = heap.find_allocator(GlibcAllocator)
     if message is None or glibc is None:
@@ -172,8 +172,8 @@ def _given(heap: Heap, inside: Sequence[Frame], is_free: bool) -> Block | None:
 
 
 def _words(heap: Heap, inside: Sequence[Frame]) -> Iterator[int]:
-    """Yield the words of malloc's frames. Of the first frame only the end is read, because malloc's callee owns that
-    frame."""
+    """Yield the words of malloc's frames. Only the end of the first frame is read, because that frame belongs to the
+    function that malloc called."""
     machine = heap.target.machine
     for place, frame in enumerate(inside):
         start = max(frame.start, frame.end - SAVED_WORDS * machine.word) if place == 0 else frame.start
@@ -199,8 +199,8 @@ def _text(heap: Heap, block: Block, size: int) -> str | None:
 
 
 def _holder(heap: Heap, block: AbortBlock | None) -> str | None:
-    """Return the path to a block in use. For a free block, return the paths to what still points to it. None if
-    unknown."""
+    """Return the path to a block in use. For a free block, return the names of globals and the paths to blocks that
+    still point to it. None if unknown."""
     if block is None:
         return None
     with suppress(GdbheapError):

@@ -13,7 +13,7 @@ from gdbheap.documents import renamed_keys
 from gdbheap.heap import Heap
 
 BINS = {"fast": "fast", "tcache": "tcache", "free": "bins"}
-"""The kind of free list by the state of the chunks on it."""
+"""Maps the state of a free chunk to the kind of free list that holds the chunk."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,8 @@ class Whole:
 
 @dataclass(frozen=True)
 class ArenaRow:
-    """An arena of any allocator; for an allocator without arenas, all its memory. None: it has no such figure."""
+    """An arena of any allocator; for an allocator without arenas, all its memory. A figure is None if the allocator
+    does not have it."""
 
     allocator: str
     module: str | None

@@ -1,8 +1,7 @@
 """List the DataFrames, tables and arrays of a target, with their columns.
 
-The ``bytes`` of a row are those that its library counts, so two rows that show the same memory both count it.
-``shared`` is the part of them that earlier rows count too. The sum adds the bytes without ``shared``, so it counts no
-byte twice.
+The ``bytes`` of a row are those that its library counts, so two rows that use the same memory both count it. ``shared``
+is the part of them that earlier rows count too. The sum adds the bytes without ``shared``, so it counts no byte twice.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ from gdbheap.targets.ranges import joined
 
 __all__ = ["ArrayColumn", "ArrayRow", "Arrays", "InArray", "array_at", "arrays", "frames_of"]
 
-# Objects of WHOLE kinds always have a row. Objects of PARTS kinds have one only if they show memory that no earlier row
-# has.
+# Objects of WHOLE kinds always have a row. Objects of PARTS kinds have a row only if they use memory that no earlier
+# row uses.
 WHOLE, PARTS = (DATAFRAME, TABLE, RECORD_BATCH), (SERIES, INDEX, CHUNKED_ARRAY, ARROW_ARRAY, TENSOR, NDARRAY)
 TABLES = tuple(what for what in (*WHOLE, *PARTS) if what not in (TENSOR, NDARRAY))
 # The most objects that are read in each group of kinds (tables, tensors, arrays).
@@ -66,7 +65,8 @@ class ArrayColumn:
 
 @dataclass(frozen=True)
 class KeptBy:
-    """Views of one type that are all that keeps a buffer alive: their number, and how many bytes they show."""
+    """Views of one type that alone keep a buffer alive: the number of views, and how many bytes of the buffer they
+    show."""
 
     type: str
     count: int
@@ -77,8 +77,8 @@ class KeptBy:
 class ArrayRow:
     """A table with its columns, or an array.
 
-    ``bytes`` of a tensor: the bytes of its storage, if that is in this memory. ``retained``: the bytes that the object
-    keeps alive; for a slice, these may be far more than it shows.
+    For a tensor, ``bytes`` are the bytes of its storage, if the storage lies in the target's memory. ``retained``: the
+    bytes that the object keeps alive; a slice may keep far more bytes alive than it contains.
     """
 
     what: str
@@ -104,7 +104,7 @@ class ArrayRow:
 
 @dataclass(frozen=True)
 class Arrays:
-    """The requested rows, largest first. ``count`` and ``bytes`` are those of all rows."""
+    """The requested rows, largest first. ``count`` and ``bytes`` count all rows, even if rows were cut."""
 
     rows: list[ArrayRow]
     count: int
@@ -117,7 +117,7 @@ class InArray:
     """The column or array whose values include an address.
 
     ``what``, ``name``, ``dtype`` and ``shape`` describe the column. ``of``, ``type``, ``address`` and ``whole_shape``
-    describe the table with that column. For an array, both describe the array.
+    describe the table with that column. For an array, both groups of fields describe the array.
     """
 
     what: str
@@ -154,7 +154,7 @@ def _fits(heap: Heap, start: int, size: int) -> bool:
 
 
 class _Covered:
-    """The memory that earlier rows show: ascending ranges that do not touch."""
+    """The memory that earlier rows use, as ascending ranges that do not touch."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -171,7 +171,8 @@ class _Covered:
 
 @dataclass(frozen=True)
 class _Surveyed:
-    """A table or array. ``new``: its bytes that no earlier one has; ``shared``: its bytes that earlier ones have."""
+    """A table or array. ``new``: the number of its bytes that no earlier table or array has. ``shared``: the number of
+    its bytes that earlier ones have."""
 
     frame: Frame
     new: int
@@ -181,7 +182,7 @@ class _Surveyed:
 class _Survey:
     """Reads all tables and arrays of one target.
 
-    ``views``: the number of views, by the address of the array or tensor whose memory they show. ``doubted``: how many
+    ``views``: the number of views, by the address of the array or tensor whose memory they use. ``doubted``: how many
     objects could not be read. ``unread``: how many objects have values that are not read, by type.
     """
 
@@ -194,7 +195,8 @@ class _Survey:
         self._covered = _Covered()
 
     def rows(self) -> Iterator[_Surveyed]:
-        """Yield tables first, then tensors, then arrays, so that a later one may show memory of an earlier one."""
+        """Yield the tables first, then the tensors, then the arrays. Memory that several of them use counts for the
+        first one."""
         for address, what in self._instances(TABLES):
             frame = self._read(address, what)
             if frame is not None:
@@ -238,7 +240,8 @@ class _Survey:
                 self.views[owner] = self.views.get(owner, 0) + 1
 
     def _array(self, address: int, what: str) -> Frame | None:
-        """Return the array; None if it shows the memory of another array, of which it counts as a view."""
+        """Return the array at ``address``. None if it uses the memory of another array: it then counts as a view of
+        that array."""
         owner = self.frames.arrays.owner(address)
         if owner == address:
             return self._read(address, what)
@@ -345,8 +348,8 @@ def _note_unread(heap: Heap, survey: _Survey) -> None:
 
 
 def _own(row: _Surveyed) -> int:
-    """Return the bytes of a row that no earlier row has. For a row without a buffer (a RangeIndex) these are all its
-    bytes."""
+    """Return the number of bytes of a row that no earlier row has. For a row without a buffer (a RangeIndex), all its
+    bytes count."""
     return row.new if row.frame.bytes is None else max(row.frame.bytes - row.shared, 0)
 
 

@@ -25,7 +25,7 @@ from gdbheap.targets.mappings import Mapping
 if TYPE_CHECKING:
     from gdbheap.stacks import Made
 
-# The most blocks that are named of those to which a block points.
+# At most this many of the blocks to which a block points are listed.
 MAX_REFERRED = 100
 MMAP = "mmap()"
 
@@ -166,7 +166,8 @@ def _around(heap: Heap, mapping: Mapping, block: Block | None) -> tuple[int, int
 def _may_be_values(block: Block | None, owner: Owner | None) -> bool:
     """Return whether the block could hold an array's data.
 
-    If the block's owner is another object, it does not: the arrays are then not listed, which would be slow.
+    A block that an object of another type owns holds no array data. The arrays are then not listed, because listing
+    them is slow.
     """
     if block is not None and block.state != "used":
         return False
@@ -250,8 +251,8 @@ def _variable(heap: Heap, block: Block) -> str | None:
 def _of_array(owner: Owner | None, inside: InArray | None) -> Owner | None:
     """Return the owner of a block that holds values of the array ``inside``.
 
-    By reachability, the owner is the object that points to the block first; with Arrow that may be any function.
-    Therefore the Arrow table, which itself says where its columns are, becomes the owner.
+    By reachability, the owner would be the first object found that points to the block; with Arrow this may be any
+    function. Therefore the Arrow table, which itself says where its columns are, becomes the owner.
     """
     if owner is None or inside is None or owner.what != ROLES[REACHED] or not inside.type.startswith(OF_ARROW):
         return owner
@@ -259,7 +260,7 @@ def _of_array(owner: Owner | None, inside: InArray | None) -> Owner | None:
 
 
 def _whose(heap: Heap, address: int, block: Block | None) -> str:
-    """Return in words to whom the memory at an address belongs."""
+    """Return the owner of the memory at an address, in words."""
     if block is not None and block.arena is not None:
         return f"{block.allocator} arena {block.arena}"
     if block is not None:

@@ -11,9 +11,10 @@ from gdbheap.graph.paths import STRUCTURE, Group, Paths
 
 __all__ = ["Credit", "Share", "credited"]
 
-# About SAMPLES of all blocks are read. A holder is judged by its blocks among them, if they are at least MIN_SAMPLES.
+# About SAMPLES of all blocks are read. A holder is judged by those of its blocks that are read, if there are at least
+# MIN_SAMPLES of them.
 SAMPLES, MIN_SAMPLES = 500, 8
-# The most nodes that are read of a chain, those nearest to its block: a linked list in C may have a million blocks.
+# The most nodes of a chain that are read: those nearest to the block. A linked list in C may have a million blocks.
 LAST = 1 << 10
 NOBODY = (1 << 32) - 1
 UNKNOWN, OBJECT = "unknown", "object"
@@ -32,7 +33,7 @@ class Share(Protocol):
 class Credit:
     """All objects of one type, with every block that only they keep alive, as a share of a label.
 
-    It is its own ``group``.
+    The record also serves as its own ``group``.
     """
 
     label: int
@@ -44,16 +45,16 @@ class Credit:
 
     @property
     def group(self) -> Group:
-        """Return itself."""
+        """This record, which is its own group of blocks."""
         return self
 
 
 def credited(paths: Paths, seeds: Mapping[int, int], shares: Sequence[Share]) -> list[Share]:
     """Return the blocks by label, with blocks of unknown contents credited to objects.
 
-    ``seeds``: the labels of nodes; ``shares``: the groups of blocks that they give. A label changes if its largest
-    group is blocks of C code, and if most of these hang on objects of one type that no other label has: these objects
-    then get the blocks.
+    ``seeds``: the labels of nodes. ``shares``: the groups of blocks that follow from ``seeds``, each with its label.
+    The blocks of a label are credited to objects if the largest group of the label is blocks of C code, and if most of
+    these blocks hang on objects of one type that no other label has.
     """
     graph = paths.references.graph
     found = _types(paths, seeds, _unknown(shares))
@@ -108,7 +109,8 @@ def _types(paths: Paths, seeds: Mapping[int, int], labels: set[int]) -> dict[int
 
 
 def _behind_seed(paths: Paths, seeds: Mapping[int, int], number: int) -> list[int]:
-    """Return the end of the chain to a block, from the last node with a label on; empty if no node has a label.
+    """Return the last part of the chain to a block, which begins at the last node with a label; empty if no node has a
+    label.
 
     If the chain is longer than the part that is read, as with a linked list in C, the chain to the block's owner is
     used.

@@ -101,7 +101,8 @@ class _Holders:
         return label
 
     def _of_contents(self, holders: Iterable[ContentHolder]) -> None:
-        """Begin a row at the blocks of each holder that is known only from its contents, not from a variable."""
+        """Add a row for each holder that is known only from the contents of blocks, not from a variable. The row begins
+        at the holder's blocks."""
         for held in holders:
             label = self._label(held.name, held.kind)
             self._whole.add(label)

@@ -40,7 +40,7 @@ SAME = "the same"
 
 @dataclass(frozen=True)
 class CollectorFacts:
-    """What decides which cycles the collector frees; see native/core/src/graph/unreachable.rs.
+    """The facts that decide which cycles the collector frees; see native/core/src/graph/unreachable.rs.
 
     ``frames``: the types of frames and generators. ``code``: the code type. ``finalized``: the types with a ``tp_del``.
     ``frozen``: the objects that gc.freeze() put aside. Types and objects are addresses.
@@ -53,7 +53,8 @@ class CollectorFacts:
 
 
 def collector_facts(heap: Heap) -> CollectorFacts:
-    """Return what decides which cycles the collector frees; without Python all fields are empty. Raises Unsupported."""
+    """Return the facts that decide which cycles the collector frees; without Python all fields are empty. Raises
+    Unsupported."""
     if not heap.is_python:
         return CollectorFacts()
     names, kinds = heap.python.paths.names, heap.references.graph.type_addresses()
@@ -84,7 +85,7 @@ def _has_own_finalizer(heap: Heap, kind: int) -> bool:
 
 
 class CauseTexts:
-    """Writes the causes of one answer in words."""
+    """Writes in words why the blocks of one answer are not freed."""
 
     def __init__(self, heap: Heap) -> None:
         self._heap = heap
@@ -180,7 +181,7 @@ def _times(count: int) -> str:
 
 
 def extension_modules(heap: Heap) -> list[str]:
-    """Return the sorted names of the loaded extension modules, without those of the standard library."""
+    """Return the sorted names of the loaded extension modules, without the modules of the standard library."""
     paths = [loaded.path for loaded in heap.target.objects]
     names = (os.path.basename(path) for path in paths if path.endswith(".so") and DYNAMIC not in path)
     return sorted({name.split(".")[0] for name in names if not name.startswith(("lib", "ld"))})

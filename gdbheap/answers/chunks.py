@@ -19,8 +19,8 @@ from gdbheap.heap import Heap
 
 FREE, CACHED = "free", "tcache"
 STATES = ("used", MMAPPED, FREE, "fast", CACHED, "top", "fencepost")
-"""The states of a chunk. "free": in a bin; in other allocators, in a slab, span, page, group or bin. "tcache": in a
-thread's cache."""
+"""The states of a chunk. "free": in a bin; for an allocator other than glibc's, in a slab, span, page, group or bin.
+"tcache": in a thread's cache."""
 OBJECT_STATES = ("used", MMAPPED)
 
 
@@ -57,7 +57,7 @@ ORDERS: dict[str, Callable[[Row], tuple[int, ...]]] = {
 
 @dataclass(frozen=True)
 class Selection:
-    """Which chunks to list: by state, size, arena and type.
+    """The selection of the chunks to list: by state, size, arena and type.
 
     ``minimum`` and ``maximum``: bytes, header included. ``type``: a pattern. It must match the type of the Python
     object in a chunk; for a block of C code, its class or the words for its kind.
@@ -70,19 +70,19 @@ class Selection:
     type: str | None = None
 
     def takes_mapped(self, size: int) -> bool:
-        """Return whether an mmapped chunk of ``size`` bytes is selected. It never is if an arena is: it belongs to
-        none."""
+        """Return whether an mmapped chunk of ``size`` bytes is selected. If the selection names an arena, no mmapped
+        chunk is selected, because mmapped chunks belong to no arena."""
         return MMAPPED in self.states and self.arena is None and self.minimum <= size <= self.wanted.maximum
 
     @property
     def wanted(self) -> Wanted:
-        """The selection, as the native walk takes it."""
+        """The selection, in the form in which it is passed to the native walk."""
         states = sum(1 << code for code, state in enumerate(_native.STATES) if state in self.states)
         arena = None if self.arena is None else self.arena.index
         return Wanted(states, self.minimum, sys.maxsize if self.maximum is None else self.maximum, arena)
 
 
-@dataclass  # not frozen: there may be millions, and a frozen one takes three times as long to make
+@dataclass  # not frozen: there may be millions of rows, and making a frozen one takes three times as long
 class Chunk:
     """A chunk, or a block of another allocator. ``arena`` is None if it has its own mapping or its allocator has no
     arenas."""

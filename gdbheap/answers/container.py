@@ -19,8 +19,9 @@ MOST_FILES = 100
 class Container(Group):
     """The control group (see ``Group``), and how much of its memory each owner has, in bytes.
 
-    ``own``: this process's anonymous memory; ``others``: that of other processes; ``cache``: page cache; ``rest``: what
-    remains; ``moved``: memory of this process that is not charged to the group; ``files``: tmpfs files.
+    ``own``: this process's anonymous memory; ``others``: the anonymous memory of other processes; ``cache``: page
+    cache; ``rest``: the remaining memory; ``moved``: memory of this process that is not charged to the group;
+    ``files``: tmpfs files.
     """
 
     keys: ClassVar[dict[str, str]] = {

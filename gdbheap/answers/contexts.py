@@ -16,8 +16,8 @@ from gdbheap.heap import Heap
 class ContextRow:
     """One memory context, as in ``pg_backend_memory_contexts``.
 
-    ``bytes``: what the context has from malloc. ``free``: the part of ``bytes`` that the context can hand out again.
-    ``used``: the other part.
+    ``bytes``: the bytes that the context got from malloc. ``free``: the part of ``bytes`` that the context can hand out
+    again. ``used``: the other part.
     """
 
     name: str
@@ -31,8 +31,8 @@ class ContextRow:
 
 @dataclass(frozen=True)
 class ContextName:
-    """The sums over all contexts of one name. ``example``: the ``ident`` of the largest of these contexts that has
-    one."""
+    """The sums over all contexts with the same name. ``example``: the ``ident`` of the largest of these contexts that
+    has one."""
 
     name: str
     count: int

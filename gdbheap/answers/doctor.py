@@ -126,7 +126,7 @@ def _group(process: str) -> Check:
 
 
 def _opened(name: str, path: str, size: int) -> Check:
-    """Return whether a file can be opened.
+    """Return a check that says whether a file can be opened.
 
     With ``size``, that many bytes are read too, because some files can be opened but not read.
     """
@@ -152,7 +152,7 @@ def _own_limits(facts: Facts) -> str:
 
 
 def place(root: str = "", environment: Mapping[str, str] = os.environ, bounding: int | None = None) -> Place:
-    """Return where gdbheap runs, from the marks that container runtimes leave below the folder ``root``.
+    """Return where gdbheap runs. This is known from the marks that container runtimes leave below the folder ``root``.
 
     "systemd": a unit whose bounding set lacks CAP_SYS_PTRACE. ``bounding``: the bounding set, a mask of capabilities;
     None for gdbheap's own.

@@ -106,8 +106,8 @@ def _module_names(heap: Heap) -> Iterator[tuple[int, str]]:
 
 
 def _name(heap: Heap, node: Node) -> str:
-    """Return the name of a node: for a root the root's name, otherwise its type, and for an object the edge from its
-    holder."""
+    """Return the name of a node. For a root, it is the root's name. For any other node, it is the type; for an object,
+    the edge from its holder follows the type."""
     if node.root is not None:
         return node.root.name
     if not node.type:

@@ -122,7 +122,7 @@ class _Looking:
         self.names = {number: name for name, number in KINDS.items()}
 
     def equal(self, least: int, by_bytes: bool, top: int | None) -> _native.EqualValues:
-        """Return the values that at least ``least`` objects have, the first ``top`` of them."""
+        """Return the first ``top`` of the values that at least ``least`` objects have."""
         most = min(MAX_VALUES, top or MAX_VALUES)
         return _native.equal_values(
             self._objects.heaps, self._objects.layout, self.values, self.types, self.without, self.apart, least,
@@ -167,8 +167,9 @@ def _singles(heap: Heap) -> dict[int, str]:
 def duplicates(heap: Heap, pattern: str | None, top: int | None, with_holders: bool = False) -> Duplicates:
     """Return the values that several objects have, of types that match ``pattern`` (None: all types).
 
-    Compared are objects of exactly str, bytes, int, float and complex, and tuples of these. Objects of two interpreters
-    never count as equal, because interpreters cannot share them. Raises NotAPython or Unsupported.
+    Only objects whose type is exactly str, bytes, int, float or complex, and tuples of such objects, are compared.
+    Objects of two interpreters never count as equal, because interpreters cannot share them. Raises NotAPython or
+    Unsupported.
     """
     looking = _Looking(heap, pattern, apart=True)
     found = looking.equal(2, False, top)
@@ -243,7 +244,7 @@ class _Holders:
         self._names: dict[int, str] = {}
 
     def _above(self, numbers: set[int]) -> Iterator[tuple[int, int]]:
-        """Yield (number, number of one node that refers to it) for each of ``numbers``."""
+        """Yield (number of a node, number of one node that refers to it) for each node in ``numbers``."""
         if numbers:
             for row in self._paths.references.graph.referrers(numbers):
                 if row.strength <= self._paths.references.believed:

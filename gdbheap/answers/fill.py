@@ -15,7 +15,8 @@ from gdbheap.heap import Heap
 class FillRow:
     """The containers of one type. ``sharing``: how many dicts share their keys and so have no table of their own.
 
-    ``items`` and ``room``: used and available places in all containers. ``tenths``: their number by how full they are.
+    ``items``: the used places in all containers. ``room``: all places in all containers. ``tenths``: the number of
+    containers in each tenth of fullness.
     """
 
     type: str
@@ -35,7 +36,8 @@ class Fills:
 
 
 def fills(heap: Heap, pattern: str | None) -> Fills:
-    """Return a row for each of list, bytearray, dict and set whose name matches ``pattern`` (None: all of them).
+    """Return a row for each of the types list, bytearray, dict and set whose name matches ``pattern`` (None: all of
+    them).
 
     Objects of subclasses are not counted. Raises NotAPython or Unsupported.
     """

@@ -51,7 +51,7 @@ class CachedPiece:
 
 @dataclass(frozen=True)
 class ArenaFit:
-    """How malloc would serve the request in one arena.
+    """The way in which malloc would serve the request in one arena.
 
     It takes ``best_piece``; if there is none, the top chunk (``uses_top``). If both fail, it asks the kernel for a
     mapping (``mmapped``) or for ``grows_by`` more bytes of heap.
@@ -199,7 +199,7 @@ def _in_arena(search: _Search, index: int) -> tuple[ArenaFit, _Pieces]:
 
 
 def _cached(glibc: Glibc, need: int) -> list[CachedPiece]:
-    """Return the threads whose cache would hand out next a chunk of exactly this size."""
+    """Return the threads whose cache has a chunk of exactly this size ready for the next request."""
     entries = [(tcache.tid, entry) for tcache in glibc.tcaches for _index, entry, _count in tcache.lists]
     found = glibc.walk().find_many([entry for _tid, entry in entries])
     return [
@@ -224,8 +224,8 @@ def _main_arena_grows_by(glibc: Glibc, need: int, top: int) -> int:
     par, page = glibc.par, glibc.target.machine.page
     size = need + par.top_pad + SMALLEST_CHUNK
     if glibc.main.noncontiguous:
-        # By mistake, glibc 2.35 and later use the page size as the minimum. If a later version fixes this, it is not
-        # distinguished.
+        # By mistake, glibc 2.35 and later use the page size as the minimum. gdbheap does not distinguish a later
+        # version that may have fixed this.
         return max(_up(size, page), page if par.layout["hp_pagesize"] is not None else MIN_EXTENT)
     size -= top
     if not par.thp_pagesize:

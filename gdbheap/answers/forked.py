@@ -15,7 +15,7 @@ __all__ = ["forked_from"]
 def forked_from(target: Target) -> int | None:
     """Return the process id of the target's parent if the target is a fork of it.
 
-    None if it is not, if the kernel does not say, or if gdb holds the target. Each exec writes random bytes of the
+    None if it is not, if the kernel does not say, or if gdb controls the target. Each exec writes random bytes of the
     kernel to a random place of the new stack (AT_RANDOM). A fork has them at the same place as its parent.
     """
     is_here = target.kind == "process" and target.proc is not None and target.offered_in_gdb is None

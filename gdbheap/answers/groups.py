@@ -21,7 +21,7 @@ from gdbheap.layout.cpython import OB_TYPE
 # values cannot be compared (a str of another release), their whole texts (up to WHOLE) are compared.
 WHOLE = Limits(length=1 << 16, value=1 << 16, items=1 << 10, depth=6, reads=4_000)
 SHOWN = Limits(length=80, value=60, items=6, depth=3, reads=300)
-# These stand for the address of a value: the attribute is not set, or it is unknown.
+# Numbers that stand for the address of a value: MISSING if the attribute is not set, UNREAD if its value is unknown.
 MISSING, UNREAD = 0, -1
 COUNT, BYTES, BUFFERS = range(3)
 NAMELESS, UNREADABLE = "type at 0x", "<unreadable at 0x"
@@ -100,8 +100,8 @@ def _instances(heap: Heap, pattern: str) -> list[_native.Instance]:
 def _sums(
     rows: Iterable[_native.Instance], values: Iterable[int], keys: dict[int, object]
 ) -> dict[object, tuple[int, int, int, int]]:
-    """Return, for each key, the first value with it, the number of objects, their bytes, and the bytes of their
-    buffers."""
+    """Return, for each key, the first value that has the key, the number of objects, their bytes, and the bytes of
+    their buffers."""
     sums: dict[object, tuple[int, int, int, int]] = {}
     for row, value in zip(rows, values):
         key = keys[value]

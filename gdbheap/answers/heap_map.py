@@ -101,7 +101,8 @@ def heap_map(heap: Heap, cell: int = 0, cells: int = CELLS) -> HeapMap:
 
 
 def _cuts(places: list[tuple[int, Drawn]], size: int) -> tuple[list[int], dict[int, tuple[int, Drawn]]]:
-    """Return where cells begin and end, and the start and area of each drawn cell by its number, from 1."""
+    """Return the addresses where cells begin and end. Also return the start and the area of each drawn cell, by the
+    cell's number, from 1."""
     cuts: list[int] = []
     drawn = {}
     for at, stretch in places:

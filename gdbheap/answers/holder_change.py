@@ -17,8 +17,8 @@ CHANGED: Change = "changed"
 class HolderChange:
     """A holder of the first snapshot, of the last one, or of both, and how it changed.
 
-    ``looks``: its bytes in each snapshot; ``counts``: its blocks, None where a snapshot lacks the holder. ``bytes`` and
-    ``count``: the change from the first snapshot to the last.
+    ``looks``: the bytes of the holder in each snapshot. ``counts``: the number of its blocks in each snapshot, None
+    where a snapshot lacks the holder. ``bytes`` and ``count``: the change from the first snapshot to the last.
     """
 
     path: str

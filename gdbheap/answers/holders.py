@@ -52,7 +52,7 @@ def holders(heap: Heap, owners: Sequence[Kept]) -> list[tuple[Holder, int]]:
 def _objects(references: References, owners: Sequence[Kept]) -> Iterator[tuple[Holder, int]]:
     """Yield the objects of ``owners`` with their nodes, except items of collections and dicts of instances.
 
-    The dict of an instance is left out, because the instance retains the same.
+    The dict of an instance is left out, because the instance retains the same bytes.
     """
     rows = [one for row in owners for one in (row, *row.inner)]
     shapes = [(row.type, None if row.path is None else alike(row.path)) for row in rows]

@@ -23,8 +23,8 @@ class Info:
 
 
 def info(heap: Heap) -> Info:
-    """Return every fact, those about the target itself first. For a part that cannot be read, the fact has the
-    reason."""
+    """Return every fact; facts about the target itself come first. For a part of the target that cannot be read, a fact
+    gives the reason."""
     facts = [*_abort_facts(heap), *_target_facts(heap)]
     for name, ask in ((MALLOC.name, lambda: heap.malloc), ("Python", lambda: heap.python.objects)):
         try:

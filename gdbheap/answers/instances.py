@@ -13,9 +13,9 @@ MAX_TEXTS = 10_000
 ORDERS = ("together", "bytes", "buffers", "type", "address")
 
 
-@dataclass  # not frozen: there may be millions, and a frozen one takes three times as long to make
+@dataclass  # not frozen: there may be millions of rows, and making a frozen one takes three times as long
 class Instance:
-    """A live object. ``text`` is None if it would add nothing to the type, or if the row comes after the first
+    """A live object. ``text`` is None if it would say no more than the type, or if the row comes after the first
     MAX_TEXTS."""
 
     address: int

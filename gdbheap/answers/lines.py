@@ -45,7 +45,8 @@ class Lines:
 
 
 def lines(heap: Heap, by_count: bool = False, top: int | None = None) -> Lines:
-    """Return the same as ``tracemalloc.take_snapshot().statistics("lineno")``: the first ``top`` lines, largest first.
+    """Return the first ``top`` lines, largest first, as ``tracemalloc.take_snapshot().statistics("lineno")`` lists
+    them.
 
     ``by_count``: those with the most blocks first. Raises NotAPython, or Unsupported if nothing is traced.
     """

@@ -67,7 +67,7 @@ class Kind:
     """The blocks of one kind in all described groups.
 
     ``alone``: the number of groups that have only this kind. ``would_free``: the bytes that freeing these groups would
-    free. ``path``: the most frequent path, of the blocks for which paths were read. ``holder``: for blocks of unknown
+    free. ``path``: the most frequent path among the blocks for which paths were read. ``holder``: for blocks of unknown
     contents, the global or path that reaches at least half of the examined blocks.
     """
 

@@ -25,8 +25,9 @@ class PoolClass:
     """One size class of pymalloc.
 
     ``size``: bytes of a block. ``arenas``: the number of arenas with blocks in use of this class. ``alone``: how many
-    of these have blocks in use only of this class, ``alone_blocks`` in number. ``told``: how many objects have a known
-    size; ``asked``: the bytes that these asked for; ``wasted``: the bytes of their blocks beyond that."""
+    of these arenas have no blocks in use of other classes. ``alone_blocks``: the number of blocks in use in such
+    arenas. ``told``: the number of objects whose size is known. ``asked``: the bytes that these objects asked for.
+    ``wasted``: the bytes of their blocks less ``asked``."""
 
     size: int
     pools: int
@@ -61,7 +62,7 @@ class ClassShare:
 
 @dataclass(frozen=True)
 class Pin:
-    """The blocks in use in an arena that are the same thing. ``address``: the first of them."""
+    """The blocks in use in an arena that have the same description. ``address``: the first of them."""
 
     what: str
     blocks: int
@@ -74,7 +75,7 @@ class Pin:
 class ArenaUse:
     """An arena with blocks in use, by size class.
 
-    With details, ``pins`` lists what holds most of its bytes, judged by its first 20,000 blocks.
+    ``pins``, only with details: what holds most of the arena's bytes, judged by its first 20,000 blocks in use.
     """
 
     index: int
@@ -214,8 +215,8 @@ def _unknown(asked: dict[int, tuple[int, int, int]]) -> Sequence[int | None]:
 
 
 def _asked(heap: Heap) -> dict[int, tuple[int, int, int]]:
-    """Return, by size class, the number of objects with a known size, the bytes they asked for, and the bytes beyond
-    that."""
+    """Return, by size class, the number of objects with a known size, the bytes that these objects asked for, and the
+    bytes by which their blocks are larger."""
     objects = heap.python.objects_or_none
     if objects is None:
         return {}
@@ -238,8 +239,8 @@ def _with_pins(heap: Heap, uses: list[ArenaUse]) -> list[ArenaUse]:
 
 
 def _pins(heap: Heap, blocks: list[tuple[int, int]], words: dict[int, Described]) -> list[Pin]:
-    """Return what holds the most bytes of an arena. Blocks that differ only in the address of their owner are
-    merged."""
+    """Return what holds the most bytes of an arena. Blocks whose descriptions differ only in the address of their owner
+    are merged."""
     alike: dict[str, list[tuple[int, int]]] = {}
     for block in blocks:
         alike.setdefault(words[block[0]].kind.text(), []).append(block)

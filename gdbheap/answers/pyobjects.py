@@ -19,10 +19,12 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class TypeRow:
-    """The live objects of one type. ``own``: the bytes of their own blocks; ``buffers``: of the blocks that they own.
+    """The live objects of one type. ``own``: the bytes of their own blocks; ``buffers``: the bytes of the blocks that
+    they own.
 
-    ``bytes``: both. ``reached``: the part of ``buffers`` that they own only because they reach it. ``absent``: bytes
-    that are not resident. ``mapped``: memory that the objects mapped.
+    ``bytes``: the sum of ``own`` and ``buffers``. ``reached``: the part of ``buffers`` that the objects own only
+    because they reach these blocks. ``absent``: bytes that are not resident. ``mapped``: memory that the objects
+    mapped.
     """
 
     type: str

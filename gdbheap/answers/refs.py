@@ -77,8 +77,8 @@ def _sources(references: Nodes, targets: set[int]) -> dict[int, bool]:
 
 
 def _above(paths: Paths, holders: list[Node]) -> dict[int, str]:
-    """Return the edge to each holder that is a dict of names (an instance's or a module's), by the number of the
-    dict."""
+    """Return the edge to each holder that is a dict of names (an instance's or a module's), by the number of the dict's
+    node."""
     dicts = {holder.id: holder for holder in holders if holder.type and paths.type_name(holder) == "dict"}
     rows = paths.references.graph.referrers(set(dicts))
     sources = paths.references.nodes([row.source for row in rows])

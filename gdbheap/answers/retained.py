@@ -30,14 +30,16 @@ OBJECT, TYPE, MODULE = "object", "type", "module"
 # The possible groupings, for programs with Python and for programs without.
 OF_OBJECTS, OF_BLOCKS = (OBJECT, TYPE, MODULE), (OBJECT, TYPE, GLOBAL, THREAD)
 GROUPS = tuple(dict.fromkeys([*OF_OBJECTS, *OF_BLOCKS]))
-# Objects of one type that have several holders share a row, if they have this count and this size at least; larger
-# objects have their own rows. There are at most MAX_TOGETHER such rows.
+# Small objects of one type that have several holders share a row, if there are at least MIN_COUNT_TOGETHER of them and
+# they have at least MIN_BYTES_TOGETHER bytes. Larger objects have their own rows. There are at most MAX_TOGETHER shared
+# rows.
 MIN_COUNT_TOGETHER, MIN_BYTES_TOGETHER, MAX_TOGETHER = 10, 64 << 10, 1000
-# The most examples of a row whose referrers are read, the most paths that are read for an example, and the most holders
-# that are named. A named holder holds at least MIN_AGREEING examples: the holder of one example need not hold all.
+# The most objects of a shared row whose referrers are read (the examples), the most paths that are read for an example,
+# and the most holders that are named. A named holder holds at least MIN_AGREEING examples: the holder of one example
+# need not hold all.
 MAX_EXAMPLES, MAX_PATHS_OF_EXAMPLE, MAX_HOLDERS, MIN_AGREEING = 12, 8, 5, 2
 MAX_BUFFERS = 8
-# In a chain of objects that retain the same, only the first and the last MAX_OF_CHAIN objects get names.
+# In a chain of objects that retain the same bytes, only the first and the last MAX_OF_CHAIN objects get names.
 MAX_OF_CHAIN = 8
 LOCAL = "local variable "
 UNDER = absent_under, shared_under
@@ -61,20 +63,20 @@ class EqualObject:
 
 @dataclass(frozen=True)
 class Kept:
-    """What would be freed (``retained``) by the removal of one or several objects.
+    """A row: one or several objects, and how many bytes their removal would free (``retained``).
 
     A row is an object (``address``), all objects of a type, a module by its name with its dict, a global, or a thread.
     In a program without Python, a block takes the place of an object. ``path``: how Python reaches the object, or None.
-    ``chain``: the same in words. Both exist only for the first MAX_PATHS objects.
+    ``chain``: the same path in words. Both exist only for the first MAX_PATHS objects.
 
-    Among objects, a row without an address stands for objects of one type that several others hold, none of which
-    retains them. Of such a row some objects are examined. ``other_holders``: the paths of what holds several of these
-    examples. ``path``: a path that leads to one example and that at least half of the examples share. ``chain``: the
-    path to that one example. Other rows without an address are a library's static variable (GLOBAL), its data (MEMORY),
-    or the modules of one file; their ``chain`` is their name.
+    Among objects, a row without an address stands for objects of one type that several other objects hold; none of
+    these holders retains them. Some objects of such a row are examined, as examples. ``other_holders``: the paths of
+    the holders that hold several of the examples. ``path``: a path that leads to one example and that at least half of
+    the examples share. ``chain``: the path to that one example. Other rows without an address are a library's static
+    variable (GLOBAL), its data (MEMORY), or the modules of one file; their ``chain`` is their name.
 
-    ``same``: a chain of objects below the object that each retain the same as the one above. The objects above it in
-    that chain have no name that source code can write.
+    ``same``: the objects below this object in a chain of objects that all retain the same bytes. The objects above this
+    object in the chain have no name that source code can write.
     """
 
     address: int | None
@@ -130,7 +132,8 @@ class Retained:
 
 
 def retained(heap: Heap, by: str, top: int | None) -> Retained:
-    """Return what retains the most, by object, type or module; without Python by object, type, global or thread.
+    """Return what retains the most bytes, by object, type or module; for a program without Python, by object (a block),
+    type, global or thread.
 
     Raises UsageError for another ``by``; Unsupported.
     """
@@ -359,7 +362,7 @@ def top_objects(heap: Heap, top: int) -> list[NodeBytes]:
 
 
 class _Chains:
-    """The chains of objects that retain the same as the first object of a row.
+    """The chains of objects that retain the same bytes as the first object of a row.
 
     ``heads``: the first objects of the rows.
     """
@@ -476,8 +479,8 @@ def _files(paths: ObjectPaths) -> Iterator[tuple[str, list[int]]]:
 
 
 def _several(paths: ObjectPaths, without: set[int], top: int | None) -> tuple[list[Kept], int]:
-    """Return the rows of small objects that no single object keeps, such as items of two lists, by type; and their
-    number."""
+    """Return a row for each type of small objects that no single object keeps alive, such as objects that are items of
+    two lists. Also return the number of all such rows."""
     graph = paths.references.graph
     every = [
         row
@@ -492,7 +495,8 @@ def _several(paths: ObjectPaths, without: set[int], top: int | None) -> tuple[li
 
 
 def _shared(paths: ObjectPaths, rows: list[Kept], without: set[int], top: int | None) -> tuple[list[Kept], set[int]]:
-    """Return the rows, each with the most that its removal may free, and the nodes of all owners of shared blocks.
+    """Return the rows, each with the most bytes that its removal may free, and the nodes of all owners of shared
+    blocks.
 
     Shared blocks are blocks of C code that an object owns, but that no object alone keeps. An owner without a row gets
     one. The owner is the outermost object whose removal would free the object that owns the block.
@@ -561,8 +565,8 @@ def _holders(paths: ObjectPaths, examples: list[list[int]]) -> list[list[str]]:
     sources: dict[int, list[int]] = defaultdict(list)
     for referrer in paths.references.graph.referrers(wanted):
         sources[referrer.target].append(referrer.source)
-    # Thousands may refer to one object, such as frames to their function: only some referrers are named, evenly
-    # spread.
+    # Thousands of objects may refer to one object, for example all frames to their function. Therefore only some of the
+    # referrers are named, chosen at equal distances.
     names = {
         number: {_owner(paths, source, number) for source in sorted(some)[:: -(-len(some) // MAX_PATHS_OF_EXAMPLE)]}
         for number, some in sources.items()
@@ -588,8 +592,8 @@ def _owner(paths: ObjectPaths, source: int, target: int) -> str | None:
 def _agreed(names: list[set[str | None]]) -> list[str]:
     """Return the names that several examples share, the most frequent first.
 
-    Empty if most examples have none of these names, or if there are more than MAX_HOLDERS of them: for objects held in
-    many places, no holder is worth a name.
+    The list is empty if most examples have none of these names. It is also empty if there are more than MAX_HOLDERS
+    such names, because then no single holder matters.
     """
     counts = Counter(name for one in names for name in one if name is not None)
     most_first = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))

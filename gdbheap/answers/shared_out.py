@@ -47,8 +47,8 @@ LOOKED_AT, MIN_STEPS = 200, 2
 MANY, NAMED = {PACKAGE: "packages", LIBRARY: "libraries"}, 4
 MAX_PARTS = 3
 MIN_OF_LIST = 8
-# The most branches that are checked whether they alone hold the blocks below them, and the most nodes above each that
-# are tried. A branch counts as the only holder if it retains all but one HELD_ALONE-th of the bytes.
+# The most branches for which gdbheap checks whether they alone hold the blocks below them, and the most nodes above a
+# branch that are tried. A branch counts as the only holder if it retains all of these bytes but one HELD_ALONE-th.
 MAX_ASKED, MAX_ABOVE, HELD_ALONE = 8, 6, 5
 OF_MODULE = re.compile(r"\Asys\.modules\['[^']*'\]")
 BUFFER, IDLE, OBJECT, HOLDS = "buffer", "idle", "object", " holds it"
@@ -88,7 +88,8 @@ class Wide:
 
 @dataclass(frozen=True)
 class Shape:
-    """The DataFrame, table or array to which a variable refers, in the words of its library (python.columns).
+    """The DataFrame, table or array to which a variable refers, in the words of its library
+    (contents/python/arrays/columns.py).
 
     ``columns``: the largest columns, at most MAX_PARTS. The bytes of its row leave out values that another row reaches
     by a shorter chain, and values in memory that is not walked.
@@ -112,11 +113,11 @@ class SharedOut:
     to which the variable refers; None if it refers to none, or if the row has several variables.
 
     ``absent``: the part of ``bytes`` that lies in large blocks and is not resident. ``shared``: the part in shared
-    mappings. ``address``: the variable's object; None for several variables and for all other kinds. ``largest_block``:
-    the address of the row's largest block, and ``way``: the path in words from the variable to it; both exist only if
-    the block is several steps away and among the LOOKED_AT largest blocks of all. ``variables``: the number of
-    variables in the row, which differ only in subscripts; 0 for other kinds. ``type``: the common type of the objects
-    of these variables, or None.
+    mappings. ``address``: the address of the variable's object; None for several variables and for all other kinds.
+    ``largest_block``: the address of the row's largest block, and ``way``: the path in words from the variable to it;
+    both exist only if the block is several steps away and among the LOOKED_AT largest blocks of all. ``variables``: the
+    number of variables in the row, which differ only in subscripts; 0 for other kinds. ``type``: the common type of the
+    objects of these variables, or None.
     """
 
     kind: str
@@ -219,7 +220,7 @@ def share_out(
 
 
 def _by_home(paths: ObjectPaths, homes: dict[int, Home], blocks: Iterable[BlockBytes]) -> Counter[Home]:
-    """Return, for each home, the sum of the bytes of its blocks in ``blocks``."""
+    """Return, for each holder (home), the sum of the bytes of its blocks in ``blocks``."""
     graph, found = paths.references.graph, Counter[Home]()
     for block in blocks:
         number = graph.find(block.address)
@@ -335,8 +336,8 @@ def _has_items(path: str | None) -> bool:
 def _keeper(paths: ObjectPaths, branch: Branch, chain: list[int], end: int, holder: int) -> int:
     """Return the node to name as the holder of what hangs on ``end``, an item of a container.
 
-    It is ``end`` itself, unless several items share nearly all of that, as views of one buffer do. Then it is the first
-    node above ``end``, up to ``holder``, that alone holds it.
+    Usually it is ``end`` itself. If several items share nearly all of these blocks, as views of one buffer do, it is
+    the first node above ``end``, up to ``holder``, that alone holds the blocks.
     """
     references, graph = paths.references, paths.references.graph
     way = list(dict.fromkeys([*chain[chain.index(holder) :], *branch.way]))
@@ -351,8 +352,8 @@ def _keeper(paths: ObjectPaths, branch: Branch, chain: list[int], end: int, hold
 
 
 def _of_like_objects(references: PythonNodes, number: int, sources: list[int]) -> bool:
-    """Return whether other objects of the same type as a node's holder also refer to the node, so that none alone holds
-    it."""
+    """Return whether other objects of the same type as a node's holder also refer to the node, so that no single object
+    holds it alone."""
     chain = references.graph.chain(number)
     (above,) = references.nodes(chain[-2:-1]) if len(chain) > 1 else (None,)
     if above is None or not above.type or references.objects.names.name(above.type) == DICT:
@@ -405,8 +406,8 @@ def _deepest(paths: ObjectPaths, branch: Branch) -> tuple[int, str, str | None]:
 
 
 def _in_memory(paths: ObjectPaths, chain: list[int]) -> str | None:
-    """Name memory of a library by the last object on the path to it; only C structures follow. None if no object is on
-    it."""
+    """Name memory of a library by the last object on the path to it; after that object, the path has only C structures.
+    None if no object is on the path."""
     nodes = paths.references.nodes(chain)
     last = next((place for place in reversed(range(len(nodes))) if nodes[place].kind == OBJECT), None)
     if last is None:

@@ -72,8 +72,8 @@ class OtherSizes:
 
 @dataclass(frozen=True)
 class SizeOf:
-    """The blocks of one size of an allocator. ``module``: the module that contains it, if there are several of its
-    kind."""
+    """The blocks of one size of an allocator. ``module``: the module that contains the allocator, if several modules
+    contain an allocator of its kind."""
 
     allocator: str
     module: str | None

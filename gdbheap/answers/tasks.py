@@ -43,10 +43,10 @@ class Step:
 class Waiting:
     """A task; or a coroutine, generator or greenlet that belongs to no task.
 
-    ``state``: for a task pending, cancelled, finished or running; for a greenlet suspended, or idle if it has no frame;
-    for others created, suspended, running or ended. ``waits``: its chain of awaits. ``waits_for``: the type of what the
-    last coroutine of the chain awaits. ``bytes``: its own block, and the blocks of the coroutines and frames of its
-    chain. A block that several chains share counts for the first.
+    ``state``: for a task: pending, cancelled, finished or running; for a greenlet: suspended, or idle if it has no
+    frame; otherwise: created, suspended, running or ended. ``waits``: its chain of awaits. ``waits_for``: the type of
+    what the last coroutine of the chain awaits. ``bytes``: its own block, and the blocks of the coroutines and frames
+    of its chain. A block that several chains share counts for the first of them.
     """
 
     address: int
@@ -61,7 +61,7 @@ class Waiting:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """A key that is equal for all that wait at the same place."""
+        """A key that is equal for all waiting objects that wait at the same place."""
         return self.kind, self.type, self.state, self.waits, self.waits_for
 
 
@@ -69,9 +69,9 @@ class Waiting:
 class Row:
     """Tasks, coroutines, generators or greenlets that wait at the same place.
 
-    ``coroutine``, ``file`` and ``line``: the outermost step of the chain. ``address``: the first of them. ``retained``:
-    what would be freed if all of them and the coroutines of their chains were removed. Others may hold these too, such
-    as the call that runs the event loop.
+    ``coroutine``, ``file`` and ``line``: the outermost step of the chain. ``address``: the address of the first waiting
+    object. ``retained``: the bytes that would be freed if all of the row's objects and the coroutines of their chains
+    were removed. These may also have other holders, such as the call that runs the event loop.
     """
 
     kind: str
@@ -90,7 +90,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Tasks:
-    """The answer of ``heap tasks``: a row for each place at which something waits. The largest number comes first."""
+    """The answer of ``heap tasks``: a row for each place at which objects wait. The place with the most waiting objects
+    comes first."""
 
     sums: ClassVar[tuple[str, ...]] = ("count", "bytes")
     rows: list[Row]
@@ -198,8 +199,8 @@ class _Finder:
         self._by_frame = {one.frame: one.address for one in self._waiting.values() if one.frame}
         self._after = {address: self._next(one) for address, one in self._waiting.items()}
         self._steps: dict[int, Step] = {}
-        # For each coroutine whose chain was followed: the length of the chain from there, and what the chain's last
-        # coroutine awaits.
+        # For each coroutine whose chain was followed: the length of the chain from this coroutine on, and the object
+        # that the chain's last coroutine awaits.
         self._ends: dict[int, tuple[int, int]] = {}
         self._counted: set[int] = set()
 
@@ -235,7 +236,7 @@ class _Finder:
                 yield self._made(address, kind, None, one.state, chain, awaits, size)
 
     def parts(self, address: int) -> list[int]:
-        """Return the address of something that ``all()`` yielded, and those of the coroutines and frames of its
+        """Return the address of an object that ``all()`` yielded, and the addresses of the coroutines and frames of its
         chain."""
         return [address, *self._parts.get(address, ())]
 

@@ -156,8 +156,8 @@ def _kept(references: References, states: Sequence[ThreadState]) -> list[int]:
 def _with_c(heap: Heap, state: ThreadState, frames: list[Running]) -> list[Running]:
     """Return the frames with the frames of C code added.
 
-    A call of the interpreter's loop is one Python frame that C code called, with the Python frames that this frame
-    called. If no call of the loop can be recognised by its name, no frame of C code is added.
+    One call of the interpreter's loop runs a Python frame that C code called, and also the Python frames that this
+    frame called. If no call of the loop can be recognised by its name, no frame of C code is added.
     """
     stack = frames_of(heap.target, state.thread) if state.thread is not None else []
     if not any(_is_loop(frame.function) for frame in stack):

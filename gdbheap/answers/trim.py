@@ -46,7 +46,8 @@ def _anonymous(target: Target) -> int | None:
 
 
 def _shrunk(before: Heap, after: Target, index: int) -> int | None:
-    """Return how many resident bytes fewer the heaps of one arena have after the call; None if residency is unknown."""
+    """Return by how many resident bytes the heaps of one arena have shrunk after the call; None if residency is
+    unknown."""
     old, new = before.target.pages, after.pages
     if old is None or new is None:
         return None

@@ -70,7 +70,7 @@ class CycleSum:
 
 @dataclass(frozen=True)
 class ObjectSum:
-    """The number of objects of one group, and their bytes, with all that hangs on them."""
+    """The number of objects of one group, and their bytes together with the bytes of all blocks that hang on them."""
 
     objects: int
     bytes: int
@@ -86,8 +86,8 @@ class BlockSum:
 
 @dataclass(frozen=True)
 class Closing:
-    """The references that close a cycle. ``bytes``: the bytes of all cycles of this kind, with all that hangs on
-    them."""
+    """The references that close a cycle. ``bytes``: the bytes of all cycles of this kind, and of all blocks that hang
+    on them."""
 
     what: str
     count: int
@@ -167,8 +167,8 @@ def _unreachable(heap: Heap, listed: int) -> Unreachable:
 def _absent(heap: Heap, rows: Sequence[_native.Lost], missing: Iterable[BlockBytes]) -> Counter[int]:
     """Return how many bytes of each row's blocks are not resident, by the place of the row.
 
-    ``missing``: all blocks with bytes that are not resident. In a row with more blocks than addresses, only the listed
-    ones count.
+    ``missing``: all blocks with bytes that are not resident. In a row with more blocks than addresses, only the blocks
+    at the listed addresses count.
     """
     places = {address: place for place, row in enumerate(rows) for address in row.addresses}
     graph, found = heap.references.graph, Counter[int]()
@@ -190,8 +190,8 @@ def _rank(row: Lost) -> tuple[int, str, int, str, list[int]]:
 def _unfinished(heap: Heap, listed: int) -> Unreachable:
     """Return the answer for an incomplete graph: only objects to which no unread reference can point.
 
-    All references that these objects count come from one another. All other blocks that no root reaches count as not
-    examined.
+    Every reference that these objects count comes from another of these objects. Other blocks that no root reaches
+    count as not examined.
     """
     references, texts = heap.references, CauseTexts(heap)
     raw = references.graph.unreachable(listed, collector_facts(heap))
@@ -232,7 +232,7 @@ def _cycle_sum(causes: Sequence[_native.Cause], found: Sequence[_native.Lost]) -
 
 
 def _sum(rows: Sequence[_native.Lost]) -> tuple[int, int]:
-    """Return the number of objects, and the bytes of all rows with their buffers."""
+    """Return the number of objects in all rows, and the bytes of all rows including buffers."""
     return sum(row.count for row in rows if row.type_address), sum(row.bytes + row.buffers for row in rows)
 
 
@@ -247,7 +247,7 @@ def _blocks(rows: Sequence[Lost], group: str) -> BlockSum:
 
 
 def _closings(causes: Sequence[_native.Cause], found: Sequence[_native.Lost], texts: CauseTexts) -> list[Closing]:
-    """Return how the cycles that hold the most bytes are closed."""
+    """Return the references that close the cycles with the most bytes."""
     sizes: Counter[int] = Counter()
     for row in found:
         sizes[row.cause] += row.bytes + row.buffers
@@ -257,7 +257,7 @@ def _closings(causes: Sequence[_native.Cause], found: Sequence[_native.Lost], te
 
 
 class _Contents:
-    """What blocks without a type look like. Some blocks of each row are examined, all in one pass."""
+    """Says what blocks without a type look like. Some blocks of each row are examined, in one pass for all rows."""
 
     def __init__(self, heap: Heap, rows: Sequence[_native.Lost], heads: Sequence[_native.Head]) -> None:
         nameless = [(address, row.size) for row in rows if not row.type_address for address in row.addresses[:ASKED]]

@@ -1,5 +1,5 @@
-"""Find small objects that show a part of a large buffer and alone keep it alive, such as slices of arrays or
-memoryviews."""
+"""Find small views (such as slices of arrays, or memoryviews) that use a part of a large buffer and alone keep the
+whole buffer alive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gdbheap.targets.ranges import Ranges, joined
 
 __all__ = ["MIN_BUFFER", "SmallViews", "Window", "kept_by_views", "small_views", "windows"]
 
-# A buffer counts if it has at least MIN_BUFFER bytes, of which at most 1/MAX_SHARE_SHOWN is shown.
+# A buffer counts if it has at least MIN_BUFFER bytes, and if a view shows at most 1/MAX_SHARE_SHOWN of them.
 MIN_BUFFER, MAX_SHARE_SHOWN = 64 << 10, 4
 MOST_WINDOWS = 100_000
 MEMORYVIEW = "memoryview"
@@ -41,7 +41,7 @@ KINDS = (NDARRAY, SERIES, DATAFRAME, ARROW_ARRAY, CHUNKED_ARRAY, TABLE, RECORD_B
 class Window:
     """An object at ``address`` that shows only ``shown`` bytes, a small part of its large ``buffers``.
 
-    ``buffers``: the size of each of them, a block in use, by the block's address.
+    ``buffers``: the size of each buffer by its address; each buffer is a block in use.
     """
 
     address: int
@@ -52,7 +52,7 @@ class Window:
 
 @dataclass(frozen=True)
 class SmallViews:
-    """Objects of one ``type`` that alone keep large buffers alive but show only little of them.
+    """Objects of one ``type`` that alone keep large buffers alive but show only a small part of them.
 
     ``count``: the number of objects. ``shown``: the bytes of values that they show. ``kept``: the bytes that would be
     freed if all of them were removed; ``absent``: how many of these are not resident. ``address``: the object that
@@ -119,7 +119,8 @@ def _frame(frames: Frames, address: int, what: str) -> Shown:
 
 
 def _buffers(heap: Heap, shown: int, spans: Ranges) -> dict[int, int]:
-    """Return {address: size} of the blocks in use that are large compared with ``shown``, the bytes shown of them."""
+    """Return {address: size} of the blocks in use that are large compared with ``shown``, the number of their bytes
+    that a view shows."""
     blocks = [block for start, _end in spans if (block := heap.block_at(start)) is not None and block.state == "used"]
     sizes = {block.address: block.end - block.address for block in blocks}
     least = max(MIN_BUFFER, shown * MAX_SHARE_SHOWN)
@@ -159,7 +160,7 @@ class _Group:
 
     @property
     def is_kept_for_little(self) -> bool:
-        """Whether the windows retain a large buffer of which they show only little."""
+        """Whether the windows retain a large buffer of which they show only a small part."""
         return self.kept >= max(MIN_BUFFER, self.shown * MAX_SHARE_SHOWN)
 
     @property

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gdbheap.stacks import Made
 
 MAX_DOMINATORS = 2 * STEPS_AT_EACH_END
-"""How many dominators are read at each end of a long chain."""
+"""The number of dominators that are read at each end of a long chain."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Why:
     """The answer of ``heap why``: a shortest chain from a root to the object, and the object's dominators.
 
     The chain prefers references in known fields. A long list of dominators is cut in the middle; ``dominator_count``
-    counts all of them, and also buffers in the part that was cut. If some references could not be read, the answer has
-    only proven dominators and retained sizes.
+    counts all dominators, and also buffers in the part that was cut. If some references could not be read, the answer
+    has only proven dominators and retained sizes.
     """
 
     address: int

@@ -71,7 +71,7 @@ class Difference:
 
     @property
     def seconds(self) -> float:
-        """The seconds from the first target to the last."""
+        """The time from the first target to the last, in seconds."""
         return self._found.compared[-1].time - self._found.compared[0].time
 
     @property

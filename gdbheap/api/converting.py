@@ -1,4 +1,4 @@
-"""Convert the records of answers to those of the library. Only this module knows both."""
+"""Convert the records of answers to those of the library. Only this module knows both kinds of records."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ OBJECT = "object"
 
 
 def blocks_of(heap: Knows, rows: Iterable[chunks.Chunk]) -> list[Block]:
-    """Convert a list of blocks. What they are is found out for all of them together, on first use."""
+    """Convert a list of blocks. What the blocks are is determined on first use, for all of them together."""
     rows = list(rows)
     described = Described(heap, [(row.address, row.size) for row in rows if row.state in IN_USE])
     return [Block(row.address, row.size, row.state, row.allocator, row.arena, heap, described) for row in rows]
@@ -62,7 +62,7 @@ def block_of(heap: Knows, found: at.Block) -> Block:
 
 
 def kind_of(found: describing.Described) -> Kind:
-    """Convert the description of what a block is."""
+    """Convert the description of a block to the library's record."""
     return Kind(found.kind.role, str(found))
 
 
@@ -105,7 +105,7 @@ def owner_row_of(found: HeldTogether) -> Holder:
 
 
 def findings_of(found: Iterable[Found]) -> list[Finding]:
-    """Convert findings, and add their texts; an older snapshot may lack the data for these."""
+    """Convert findings, and add their texts; an older snapshot may lack the data for these texts."""
     rows = []
     for one in found:
         text, advice = words_of(one)
@@ -115,7 +115,7 @@ def findings_of(found: Iterable[Found]) -> list[Finding]:
 
 
 def type_of(found: pyobjects.TypeRow | block_kinds.KindRow) -> TypeRow:
-    """Convert the row of a type, or of a kind of blocks."""
+    """Convert the row of a type, or of a kind of blocks, to the library's record."""
     if isinstance(found, block_kinds.KindRow):
         return TypeRow(found.type, found.count, found.bytes, 0, found.bytes)
     buffers = found.buffers + found.mapped

@@ -27,7 +27,8 @@ WHAT_WORKS = (
 
 
 def main(order: dict[str, Any]) -> NoReturn:
-    """Write the file that ``order`` asks for, and exit. Also exit if the copy ends (its id is the last argument)."""
+    """Write the file that ``order`` asks for, and exit. Also exit if the copy ends; the copy's process id is the last
+    argument."""
     copy = int(sys.argv[-1])
     if not end_with_parent(copy, signal.SIGKILL):
         os._exit(FAILED)

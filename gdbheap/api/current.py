@@ -1,4 +1,4 @@
-"""The target that gdb looks at, which gdb's commands provide once they are loaded.
+"""The target that is selected in gdb. gdbheap's commands inside gdb provide it once they are loaded.
 
 This module imports nothing, because those commands import it at each start.
 """
@@ -15,7 +15,7 @@ __all__ = ["Stop", "current", "provide"]
 
 
 class Stop:
-    """What gdb looks at while the process is stopped.
+    """The target that is selected in gdb, while its process is stopped.
 
     ``heap``, ``name``: the heap and the name of the target; ``is_over``: returns whether the process has run since.
     """
@@ -28,11 +28,11 @@ _provider: Callable[[], Stop] | None = None
 
 
 def provide(provider: Callable[[], Stop]) -> None:
-    """Set the function that finds what gdb looks at."""
+    """Set the function that returns gdb's selected target."""
     global _provider
     _provider = provider
 
 
 def current() -> Stop | None:
-    """Return what gdb looks at now; None outside gdb. Raises GdbheapError if gdb has no process."""
+    """Return the target that is selected in gdb now; None outside gdb. Raises GdbheapError if gdb has no process."""
     return None if _provider is None else _provider()

@@ -83,7 +83,7 @@ class Heap:
         findings = f"<p>Findings</p><ol>{found}</ol>" if found else ""
         return f"<p>{escape(plain_verdict(printable_record(page)))}</p>{self.holders()._repr_html_()}{findings}"
 
-    # What is there.
+    # Questions about the target as a whole.
 
     @property
     def target(self) -> dict[str, Any]:
@@ -103,7 +103,8 @@ class Heap:
 
     @property
     def rss(self) -> int | None:
-        """The resident bytes, as the kernel counts them; for a core, those of private memory. None if unknown."""
+        """The resident bytes, as the kernel counts them; for a core, the resident bytes of private memory. None if
+        unknown."""
         return self._known().rss.bytes
 
     @property
@@ -114,7 +115,7 @@ class Heap:
 
     @property
     def free(self) -> int | None:
-        """The bytes that allocators have and the program does not use. None if memory could not be read."""
+        """The bytes that allocators have but that the program does not use. None if memory could not be read."""
         found = self._known().summary
         return None if found is None else found.free
 
@@ -125,7 +126,7 @@ class Heap:
 
     @property
     def warnings(self) -> list[str]:
-        """What the answers so far may lack, in one sentence each."""
+        """One sentence for each thing that the answers so far may lack."""
         look = self._reading.stored()
         if look is not None:
             return [sentence_of(each) for each in look.snapshot.warnings]
@@ -141,7 +142,7 @@ class Heap:
         with self._reading.asked() as heap:
             return heap.partial
 
-    # Who has it.
+    # Questions about holders, findings and types.
 
     def holders(self) -> Table[Holder]:
         """Return the variables, modules, classes, threads and other holders of most memory in use, largest first.
@@ -153,12 +154,12 @@ class Heap:
         """Return all holders of memory in use, largest first, or the first ``top``.
 
         Reads all references, once for a heap. Raises Unsupported if no allocator is known, and for a snapshot."""
-        with self._reading.asked("the holders of all blocks; 'holders' has the largest") as heap:
+        with self._reading.asked("the holders of all blocks; 'holders' has only the largest ones") as heap:
             found = owners.owners(heap, None, count_of(top))
         return Table(map(converting.owner_row_of, found.groups), Holder)
 
     def findings(self) -> Table[Finding]:
-        """Return what could be freed or avoided, largest first, as on the first page."""
+        """Return the findings, which are memory that could be freed or avoided, largest first, as on the first page."""
         return Table(converting.findings_of(self._first_page().findings), Finding)
 
     def types(self, top: int | None = None) -> Table[TypeRow]:
@@ -194,7 +195,7 @@ class Heap:
                 rows = retained.retained(heap, word_of(by), most).rows
         return Table(map(converting.retained_of, rows), Retained)
 
-    # Blocks.
+    # Questions about blocks.
 
     def blocks(
         self,
@@ -250,14 +251,14 @@ class Heap:
         there."""
         return self._reading.object_at(address_of(address))
 
-    # Files.
+    # Writing files.
 
     def save(self, path: str | os.PathLike[str], blocks: bool = False, owners: bool | None = None) -> None:
         """Write a snapshot, as ``gdbheap snapshot`` does, for ``gdbheap.open`` and ``gdbheap.diff``.
 
         The file has no contents of strings, bytes and keys. ``blocks``: whether to include each block; ``owners``:
-        whether to include what needs all references; None: only if that is quick. Raises UsageError if the file cannot
-        be written."""
+        whether to include the answers that need all references; None: only if finding the references is quick. Raises
+        UsageError if the file cannot be written."""
         look = self._reading.stored()
         if look is not None:
             writing.written(os.fspath(path), look)
@@ -276,7 +277,7 @@ class Heap:
         with self._reading.asked() as heap:
             writing.write_page(os.fspath(path), writing.target_report(heap, owners))
 
-    # How it is read.
+    # Private methods.
 
     def _known(self) -> Ledger:
         """Return the ledger; it has holders only if these were found before."""
@@ -316,7 +317,7 @@ class Heap:
 
 
 def _states(state: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Return the states that are meant. Raises UsageError for an unknown one."""
+    """Return the states that ``state`` names. Raises UsageError for an unknown state."""
     if state is None:
         return chunks.STATES
     try:
@@ -330,10 +331,11 @@ def _states(state: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 def _largest_first(line: Line) -> tuple[bool, int]:
-    """Return the sort key of siblings in the ledger: by resident bytes, largest first; unknown comes last."""
+    """Return the key by which sibling lines of the ledger are sorted: resident bytes, largest first; unknown comes
+    last."""
     return line.resident is None, -(line.resident or 0)
 
 
 def reading_of(heap: Heap) -> Reading:
-    """Return the private reading of a heap, for other modules of the library."""
+    """Return the ``Reading`` that a heap keeps private, for other modules of the library."""
     return heap._reading

@@ -35,8 +35,9 @@ CODE = (
 )
 # Variables that change how an interpreter or malloc works; they are meant for the program, and not for the reader.
 NOT_HANDED_ON = ("PYTHON", "MALLOC_", "GLIBC_", "LD_PRELOAD", "LD_AUDIT")
-INSTEAD = "read it from outside ('gdbheap PID'), or let it write a core"
-# The ids of processes whose copy is being read now. A child that is forked meanwhile has another id, so it is not busy.
+INSTEAD = "read the program from outside ('gdbheap PID'), or let it write a core"
+# The ids of processes whose copy is being read now. A child that is forked meanwhile has another id, so it does not
+# count as busy.
 _busy: dict[int, object] = {}
 
 
@@ -44,8 +45,8 @@ _busy: dict[int, object] = {}
 class Saved:
     """A file that a program wrote about itself.
 
-    ``size``: its bytes; ``paused``: for how many seconds the calling thread was paused while the copy was made;
-    ``seconds``: the time of the whole call."""
+    ``size``: the size of the file in bytes; ``paused``: for how many seconds the calling thread was paused while the
+    copy was made; ``seconds``: the time of the whole call."""
 
     path: str
     size: int
@@ -95,7 +96,7 @@ def _written(
     words = [_interpreter(python), "-I", "-S", "-c", CODE, json.dumps(order)]
     mine = object()
     if _busy.setdefault(os.getpid(), mine) is not mine:
-        raise GdbheapError("a copy of this program is being read already: try again when that has ended")
+        raise GdbheapError("another copy of this program is being read now: try again when that reading has ended")
     try:
         copy = _copy(words)
         ended = copy.wait(limit)
@@ -134,11 +135,11 @@ def _size(status: int, said: bytes) -> int:
         error = _kind(told.get("status"))(str(told["error"]))
         raise error
     if status == NOT_STARTED:
-        raise Unsupported("the interpreter for reading the copy cannot be started: name another one (python=…)")
+        raise Unsupported("the interpreter for reading the copy cannot be started: name another interpreter (python=…)")
     if status == NO_OWN_MEMORY:
         raise NotPermitted(f"/proc/self/mem cannot be opened in the copy (is /proc mounted?): {INSTEAD}")
     if status > BY_SIGNAL:
-        why = "memory ran out, or a seccomp filter forbids its system calls"
+        why = "memory ran out, or a seccomp filter forbids the process's system calls"
         raise GdbheapError(f"the process that read the copy was killed (signal {status - BY_SIGNAL}; {why}): {INSTEAD}")
     words = one_line(said.decode("utf-8", "replace"), 200)
     raise GdbheapError(f"the copy could not be read (status {status}; {words}): {INSTEAD}")
@@ -154,12 +155,10 @@ def _refuse() -> None:
     if own_machine() is None:
         raise Unsupported(f"gdbheap cannot copy a program on this machine: {INSTEAD}")
     if os.getuid() != os.geteuid() or os.getgid() != os.getegid():
-        raise Unsupported(
-            f"this program runs with the rights of another user than the one who started it (set-uid): {INSTEAD}"
-        )
+        raise Unsupported(f"this program does not run with the rights of the user who started it (set-uid): {INSTEAD}")
     spaces = [os.readlink(f"{PROC}/self/ns/{name}") for name in ("pid", "pid_for_children")]
     if spaces[0] != spaces[1]:
-        raise Unsupported(f"children of this program get a process namespace of their own (unshare): {INSTEAD}")
+        raise Unsupported(f"children of this program get their own process namespace (unshare): {INSTEAD}")
     if headroom.processes_left("self") < 2:
         raise Unsupported(
             "the control group of this program allows fewer than two more processes (pids.max): raise that limit, "
@@ -169,7 +168,7 @@ def _refuse() -> None:
         tables = kib(parse_status(stream.read()).get("VmPTE")) or 0
     left = headroom.memory_left("self")
     if left < tables + READER_BYTES:
-        need = f"page tables need {tables >> 20} MiB for their copy, and the reader about {READER_BYTES >> 20} MiB"
+        need = f"copying page tables needs {tables >> 20} MiB, and the reader about {READER_BYTES >> 20} MiB"
         raise Unsupported(f"{need}, but only {left >> 20} MiB are left: raise the memory limit, or {INSTEAD}")
 
 
@@ -184,9 +183,9 @@ def _threads() -> list[tuple[int, int]]:
 
 
 def _path() -> list[str]:
-    """Return the folder of this package and that of elftools, which it needs.
+    """Return the folder that contains this package, and the folder that contains elftools, which it needs.
 
-    Nothing else in these folders is looked up by name."""
+    No other package is imported from these folders."""
     from importlib.util import find_spec
 
     found = [os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))]
@@ -207,4 +206,4 @@ def _interpreter(python: str | None) -> str:
     for path in candidates:
         if path and os.access(path, os.X_OK) and os.path.isfile(path):
             return os.path.abspath(path)
-    raise Unsupported(f"no interpreter for reading the copy was found: name one (python=…), or {INSTEAD}")
+    raise Unsupported(f"no interpreter for reading the copy was found: name an interpreter (python=…), or {INSTEAD}")

@@ -1,4 +1,4 @@
-"""Open a heap: of a process, a core, a snapshot, or the target that gdb looks at."""
+"""Open a heap: of a process, a core, a snapshot, or the target that is selected in gdb."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open(target: Target, *, clone: bool = False, max_stop: Seconds = 5, no_text:
     found = meant(target)
     if isinstance(found, ProcessFolder):
         if found.pid == os.getpid():
-            itself = f"process {found.pid} is this very program"
+            itself = f"process {found.pid} is the running program itself"
             raise NotPermitted(f"{itself}: gdbheap.snapshot(FILE) reads it from inside")
         refusal.check(found)
         process = LiveProcess(found, limit, clone)
@@ -57,7 +57,7 @@ def meant(target: Target) -> ProcessFolder | str:
 
 
 def here() -> Heap:
-    """Open the process or core that gdb looks at, as it is at this stop, in gdb's own Python.
+    """Open the process or core that is selected in gdb, as it is at this stop, in gdb's own Python.
 
     gdb's commands must be loaded: ``heap`` was typed, or gdb was started with ``-x gdbheap``. Raises UsageError outside
     gdb, and if gdb has no process."""

@@ -30,7 +30,7 @@ class Reading:
 
     def __init__(self, opened: Opened | Look, name: str, no_text: bool = False) -> None:
         self._opened: Opened | Look | None = opened
-        # One thread asks after the other, so that all answers are about one moment.
+        # Only one thread asks at a time, so that all answers are about one moment.
         self.turn = RLock()
         self.name, self._no_text = name, no_text
 

@@ -58,14 +58,14 @@ class Knows(Protocol):
 
 
 class Described:
-    """What the used blocks of one list are, found out for all of them together on first use."""
+    """Descriptions of the used blocks of one list. All blocks are described together, on first use."""
 
     def __init__(self, heap: Knows, blocks: Iterable[tuple[int, int]]) -> None:
         self._heap, self._blocks = heap, blocks
         self._found: Mapping[int, Kind] | None = None
 
     def kind(self, address: int) -> Kind | None:
-        """Return what one of the blocks is; None if it is not in use."""
+        """Return what one of the blocks is; None if the block is not in use."""
         if self._found is None:
             self._found = self._heap.kinds(self._blocks)
         return self._found.get(address)
@@ -73,7 +73,7 @@ class Described:
 
 @dataclass(frozen=True)
 class Owner:
-    """The owner of a block: an object with ``address`` and ``type``, and ``what`` the block is to this object.
+    """The owner of a block: an object with ``address`` and ``type``. ``what``: what the block is to this object.
 
     ``what`` is "object" if the block contains the object itself. ``address`` and ``type`` are None if no Python object
     owns the block; ``what`` then says what is known."""
@@ -88,7 +88,7 @@ class Block:
     """A block of an allocator: [address, end), ``size`` bytes including a header if it has one.
 
     ``state``: "used", "mmapped" (used, with a mapping of its own), "free" or "tcache" (in a thread's cache); for glibc
-    also "fast", "top" and "fencepost". ``arena``: its number, None without one."""
+    also "fast", "top" and "fencepost". ``arena``: the number of its arena, None if it has no arena."""
 
     derived: ClassVar[dict[str, str]] = {"end": "int", "kind": "str", "what": "str"}
     address: int
@@ -106,7 +106,7 @@ class Block:
 
     @property
     def kind(self) -> str | None:
-        """What the block is, in a word; None if it is not in use.
+        """What the block is, in a word; None if the block is not in use.
 
         "object"; for a buffer what it is to its owner, such as "items"; "reached" (from a library's data); "structure"
         (of an allocator); or "unknown"."""
@@ -115,13 +115,13 @@ class Block:
 
     @property
     def what(self) -> str | None:
-        """What the block is, in a few words; None if it is not in use."""
+        """A few words that say what the block is; None if the block is not in use."""
         found = self._described.kind(self.address)
         return None if found is None else found.what
 
     @property
     def owner(self) -> Owner | None:
-        """The owner of the block; None if it is not in use."""
+        """The owner of the block; None if the block is not in use."""
         return self._heap.owner_of(self.address)
 
     def path(self) -> str | None:
@@ -145,7 +145,7 @@ class Hole:
     """A hole: a maximal run of free bytes in an arena that is not returned to the kernel.
 
     ``resident``: the bytes of its whole pages that are resident; ``before``, ``after``: the blocks next to it, which
-    pin it; None at an end."""
+    pin it; None if there is no such block."""
 
     within: ClassVar[dict[str, type[Any]]] = {"before": Neighbour, "after": Neighbour}
     address: int
@@ -194,8 +194,8 @@ class Object:
 class Referrer:
     """An object, a frame or other memory that points to an object.
 
-    ``edge``: the attribute, key or field that points; ``certain``: whether a field of its type says so, and not only a
-    word that looks like an address."""
+    ``edge``: the attribute, key or field that points; ``certain``: whether a field of its type is the reference, and
+    not only a word that looks like an address."""
 
     address: int
     type: str
@@ -205,7 +205,7 @@ class Referrer:
 
     @property
     def object(self) -> Object:
-        """The object that points. Raises UsageError if it is not a block in use."""
+        """The object that has the reference. Raises UsageError if it is not in a block in use."""
         return self._heap.object_at(self.address)
 
 
@@ -213,8 +213,9 @@ class Referrer:
 class Holder:
     """A holder of memory in use: ``bytes`` of blocks, the ``resident`` part, and its ``share`` of RSS.
 
-    ``path``: the variable, module, class, thread or memory, as a person would write it; ``what``: its type, or what
-    most of it is; ``count``: the number of its items, or of its blocks; ``kind``: what kind of thing ``path`` names."""
+    ``path``: the variable, module, class, thread or memory, as a person would write it; ``what``: the type of the
+    holder, or what most of its memory is; ``count``: the number of its items, or of its blocks; ``kind``: what kind of
+    thing ``path`` names."""
 
     bytes: int
     resident: int | None
@@ -244,8 +245,8 @@ class Finding:
 class TypeRow:
     """All objects of a type, or all blocks of a kind in a program without Python.
 
-    ``own``: the bytes of the objects' own blocks; ``buffers``: the bytes of the blocks that they own; ``bytes``:
-    both."""
+    ``own``: the bytes of the objects' own blocks; ``buffers``: the bytes of the blocks that they own; ``bytes``: the
+    sum of these two."""
 
     type: str
     count: int
@@ -256,7 +257,7 @@ class TypeRow:
 
 @dataclass(frozen=True)
 class Retained:
-    """An object, or all objects of a type or a module: its ``own`` bytes, and the bytes ``retained`` by it.
+    """An object, or all objects of a type or a module: its ``own`` bytes, and the bytes that it retains (``retained``).
 
     ``retained``: the bytes that would be freed with it. ``path``: how an object is reached; ``address``: None for all
     objects of a type."""

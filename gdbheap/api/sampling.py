@@ -24,8 +24,8 @@ class Sample:
     """A process at one moment; sizes in bytes.
 
     ``time``: seconds since 1970; ``seconds``: seconds since the first sample. ``in_use``: what the C library's malloc
-    has handed out; ``system``: what it has from the kernel; both None if unknown. ``doubtful``: whether a figure
-    changed while the sample was taken."""
+    has handed out; ``system``: the bytes that malloc has from the kernel; each of the two is None if unknown.
+    ``doubtful``: whether a figure changed while the sample was taken."""
 
     time: float
     seconds: float
@@ -49,7 +49,7 @@ def sample(target: Target, every: Seconds = 1, duration: Seconds | None = None, 
     if isinstance(process, str):
         raise UsageError(f"{process} is not a process: only a running process can be sampled")
     if between < LEAST_SECONDS:
-        raise UsageError("every: two samples must be at least 1ms apart")
+        raise UsageError("every: the time between two samples must be at least 1ms")
     until = None if duration is None else seconds_of(duration)
     sampler = Sampler(Programs([process]), stop, None, max(between, LEAST_LOOK_SECONDS))
     sampler.check()

@@ -52,7 +52,8 @@ class Table(Sequence[Row], Generic[Row]):
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns; those of a record within a row begin with that record's name (``before_size``)."""
+        """The names of the columns. If a row contains a record, the names of this record's columns begin with its name
+        (``before_size``)."""
         return list(self._types())
 
     def to_pandas(self) -> Any:

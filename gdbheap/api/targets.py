@@ -35,8 +35,8 @@ class LiveProcess:
     """A process, read at the first question.
 
     It is stopped while its private memory is copied, or with ``clone`` while the kernel makes a frozen copy of it. If
-    there is no room for its memory, it is stopped for each question. ``limit``: for at most how many seconds; None: no
-    limit."""
+    there is no room for its memory, it is stopped for each question. ``limit``: the most seconds for which it is
+    stopped; None: no limit."""
 
     def __init__(self, folder: ProcessFolder, limit: float | None, clone: bool) -> None:
         self._folder, self._limit, self._clone = folder, limit, clone
@@ -101,7 +101,7 @@ class CoreFile:
 
 
 class Current:
-    """The process or core that gdb looks at, until the process runs again."""
+    """The process or core that is selected in gdb, until the process runs again."""
 
     def __init__(self, stop: Stop) -> None:
         self._stop: Stop | None = stop

@@ -65,7 +65,7 @@ def _within(value: Any, most: int, refusal: str) -> int:
 
 
 def _integer(value: Any) -> int | None:
-    """Return an integer of any type, such as numpy's, as Python's; None for anything else."""
+    """Return an integer of any type, such as numpy's, as an int of Python; None for anything else."""
     try:
         return None if isinstance(value, bool) else operator.index(value)
     except TypeError:

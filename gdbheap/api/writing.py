@@ -36,7 +36,7 @@ def write_snapshot(
 ) -> Written:
     """Write a snapshot. Raises UsageError if the file cannot be written.
 
-    ``with_owners``: whether to find all references; None: only if that is quick.
+    ``with_owners``: whether to find all references; None: only if finding them is quick.
     """
     heap.disclosure.contents = with_contents
     return written(path, take(heap, with_owners, with_blocks), mode)
@@ -58,7 +58,9 @@ def written(path: str, look: Look, mode: int = PRIVATE) -> Written:
 
 
 def target_report(heap: Heap, with_owners: bool | None = None, with_contents: bool = False) -> Made:
-    """Return the HTML page of a target. Its parts are imported on use, as imports take most of a command's start."""
+    """Return the HTML page of a target. Its parts are imported on use, because imports take most of a command's
+    start-up time.
+    """
     from gdbheap.report.page.target import missing_in, target_page
     from gdbheap.snapshots.overview import overview
 

@@ -45,8 +45,8 @@ class Content(Parts, ABC):
     """One kind of contents in one target. It must not be used after its surroundings are gone.
 
     A kind that lacks a feature does not override the method for it. Every method raises Unsupported if the target does
-    not have these contents. ``beside_python``: in a Python program, the blocks of this kind are searched for too,
-    although all blocks of C code must be read for it."""
+    not have these contents. ``beside_python``: the blocks of this kind are searched for in a Python program too,
+    although the search must read all blocks of C code."""
 
     beside_python: ClassVar[bool] = True
 
@@ -93,8 +93,8 @@ class Content(Parts, ABC):
     def drawn_paths(self) -> Paths | None:
         """Return names for the nodes of the graph that this kind draws from the layouts of its blocks.
 
-        None if it draws no graph, or if the target does not have these contents. Raises Unsupported if it should have
-        them but they cannot be read."""
+        None if this kind of contents draws no graph, or if the target does not have these contents. Raises Unsupported
+        if it should have them but they cannot be read."""
         return None
 
 
@@ -150,7 +150,7 @@ class KnownContents(AllocatedMemory, ABC):
         return any(found.beside_python and found.is_known for found in others)
 
     def told(self, references: N) -> N:
-        """Return the graph; add a warning if it is incomplete."""
+        """Return ``references``, which is a graph; add a warning if the graph is incomplete."""
         if references.graph.is_cut:
             self.note("cut-graph")
         return references

@@ -1,4 +1,4 @@
-"""The list of all kinds of contents, in the order in which they are asked."""
+"""The list of all kinds of contents, in the order in which they are searched for."""
 
 from __future__ import annotations
 

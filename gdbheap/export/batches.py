@@ -1,4 +1,4 @@
-"""The rows of a table in batches, column by column. Columns of large tables are packed by the native core, those of
+"""The rows of a table in batches, column by column. Columns of large tables are packed by the native core, columns of
 small tables are lists."""
 
 from __future__ import annotations

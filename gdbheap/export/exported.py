@@ -35,8 +35,8 @@ def data_bytes(descriptor: int) -> int:
 class ExportedFiles:
     """The files of an export folder, kept open.
 
-    ``paths``: of the open descriptors; ``held``: for each path that ``hold`` or ``hold_parts`` returned, the file's
-    path in the folder and its bytes on the disk."""
+    ``paths``: the paths of the open descriptors; ``held``: for each path that ``hold`` or ``hold_parts`` returned, the
+    file's path in the folder and its size on the disk in bytes."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder

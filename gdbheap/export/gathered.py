@@ -1,4 +1,4 @@
-"""Gather the tables of a process, a core or a snapshot. Once they are gathered, nothing more of it is read."""
+"""Gather the tables of a process, a core or a snapshot. Once the tables are gathered, nothing more is read from it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STRENGTHS = ("exact", "likely", "doubtful", "stray")
 SMALLEST_HOLE = 1
 CODE_BYTES = 4
 Words = Callable[[Finding], "tuple[str | None, str | None]"]
-"""A function that returns the text and the advice of a finding; None for each that cannot be made.
+"""A function that returns the text and the advice of a finding; None in place of a text that cannot be made.
 
 It is passed in by the caller, because texts for people belong to a layer that this one does not import."""
 
@@ -65,8 +65,8 @@ class Gathered:
 def gather(heap: Heap, words: Words, wanted: Collection[str] = ALL, graph: bool | None = None) -> Gathered:
     """Return the wanted tables of a heap.
 
-    ``graph``: whether to find edges and retained sizes; None: only if that is quick. A table for which there is no data
-    is empty."""
+    ``graph``: whether to find edges and retained sizes; None: only if finding them is quick. A table for which there is
+    no data is empty."""
     found, maker = Gathered(), _Maker(heap, words, graph)
     if "edges" in wanted and graph is not True and not maker.is_quick:
         heap.note("edges-left-out", blocks=MAX_GRAPH_BLOCKS)
@@ -80,7 +80,7 @@ def gather(heap: Heap, words: Words, wanted: Collection[str] = ALL, graph: bool 
 
 
 def gather_look(look: Look, words: Words, wanted: Collection[str] = ALL) -> Gathered:
-    """Return those of the wanted tables that a snapshot contains. Raises UsageError if it contains none of them."""
+    """Return the wanted tables that a snapshot contains. Raises UsageError if it contains none of the wanted tables."""
     kept = look.snapshot
     made: dict[str, Callable[[], Rows | None]] = {
         SNAPSHOTS: lambda: [_row_of_look(look)],
@@ -222,7 +222,7 @@ class _Maker:
         self.heap, self.words, self.graph = heap, words, graph
 
     def make(self, name: str) -> Batches:
-        """Return the rows of the table ``name``. They contain nothing of what is in the process's memory."""
+        """Return the rows of the table ``name``. They show no contents of the process's memory."""
         refused = self.heap.target.refusal is not None and name in OF_MEMORY
         made: Callable[[], Batches | Rows | None] = getattr(self, f"_{name}")
         found = None if refused else or_none(made, Unsupported)

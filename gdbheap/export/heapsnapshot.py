@@ -2,8 +2,8 @@
 
 The file is one JSON document (v8/src/profiler/heap-snapshot-generator.cc, HeapSnapshotJSONSerializer). A list contains
 the fields of all nodes; another one the edges of the first node, then those of the second, and so on; a third one the
-strings, which nodes and edges name by number. An edge names its target by the index of the target's first field. The
-first node is the root of all others.
+strings. Nodes and edges refer to strings by their numbers. An edge names its target by the index of the target's first
+field. The first node is the root of all others.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TEXTS = ("str", "bytes", "unicode")
 ROOT_NAMES = ("", "(roots)", "doubtful", "stray", "left over")
 # For edges that keep nothing alive and have no name: the name, by the edge's strength, as an index into ROOT_NAMES.
 WEAK_NAMES = (4, 4, 2, 3)
-# V8 gives JavaScript's objects odd 32-bit ids. The root of all nodes has id 1.
+# V8 gives JavaScript's objects odd 32-bit ids. The root of all other nodes has the id 1.
 FIRST_ID, ID_BITS = 1, 31
 GRANULE_BITS = 3
 # A multiplier from the golden ratio, as in Fibonacci hashing.
@@ -109,7 +109,7 @@ class _Ids:
 
 
 def write_graph(stream: IO[str], named: NamedGraph) -> int:
-    """Write the whole graph. Return the number of nodes, including the root of all."""
+    """Write the whole graph. Return the number of nodes, including the root of all other nodes."""
     graph, strings = named.graph, dict.fromkeys(ROOT_NAMES)
     numbers = {name: number for number, name in enumerate(strings)}
 
@@ -194,7 +194,7 @@ def _edges(named: NamedGraph, number_of: Callable[[str], int]) -> Iterator[tuple
     while start < graph.nodes:
         found = graph.edge_columns(start, graph.nodes, AT_ONCE)
         start, before, place, names = found.next, -1, 0, nobody
-        # DevTools leave out weak edges when they compute dominators, as gdbheap leaves out edges that may be left over.
+        # DevTools leave out weak edges when they compute dominators, as gdbheap leaves out edges that may be stale.
         counted = graph.counted(found)
         columns = zip(array("I", found.sources), array("I", found.targets), array("I", found.strengths), counted)
         for source, target, strength, keeps in columns:

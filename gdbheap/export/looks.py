@@ -36,7 +36,7 @@ __all__ = ["Exported", "TableFile", "Terms", "check", "export", "export_graph"]
 
 @dataclass(frozen=True)
 class Terms:
-    """How files are written. ``mode``: their permissions; ``csv_safe``: write CSV that is safe to open in a
+    """How to write files. ``mode``: the permissions of the files; ``csv_safe``: write CSV that is safe to open in a
     spreadsheet."""
 
     mode: int = PRIVATE
@@ -45,8 +45,8 @@ class Terms:
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table that was written. ``file``: the path of its file below the export folder; ``size``: of the file, in
-    bytes."""
+    """A table that was written. ``file``: the path of its file below the export folder; ``size``: the size of the file
+    in bytes."""
 
     name: str
     row_count: int
@@ -77,7 +77,9 @@ def check(path: str, form: str, parts: Sequence[Part]) -> None:
     if form == files.PARQUET:
         pyarrow()
     if parts and form == files.SQLITE:
-        raise UsageError("gdbheap export: --partition works only with parquet and csv: a database is one file")
+        raise UsageError(
+            "gdbheap export: --partition works only with parquet and csv, because a database is a single file"
+        )
     if is_url(path):
         check_url(path)
     elif parts and is_folder(path):
@@ -89,9 +91,10 @@ def check(path: str, form: str, parts: Sequence[Part]) -> None:
 def export(
     looks: Iterable[Gathered], path: str, form: str, parts: Sequence[Part] = (), terms: Terms = Terms()
 ) -> Exported:
-    """Write the tables of each process, core or snapshot as it is gathered. Leave out those that cannot be written.
+    """Write the tables of each process, core or snapshot as it is gathered. Leave out each process, core or snapshot
+    whose tables cannot be written.
 
-    If none can be written, raise the last error: UsageError, or Unsupported if a library is missing."""
+    If nothing can be written, raise the last error: UsageError, or Unsupported if a library is missing."""
     written: list[TableFile] = []
     missed: list[str] = []
     count = 0

@@ -125,7 +125,7 @@ def check_url(url: str) -> None:
 
 def _system_of(url: str) -> tuple[Any, str]:
     """Return a URL's file system of fsspec, and the path in it. Raises UsageError if the URL means files of this
-    machine in any way: gdbheap writes those under rules that fsspec does not keep."""
+    machine in any way: gdbheap writes files of this machine under rules that fsspec does not keep."""
     try:
         import fsspec
     except ImportError:
@@ -139,7 +139,8 @@ def _system_of(url: str) -> tuple[Any, str]:
 
 
 def _is_local(system: Any) -> bool:
-    """Return whether a file system of fsspec has files of this machine, or wraps another file system that has."""
+    """Return whether a file system of fsspec has files of this machine, or wraps another file system that has such
+    files."""
     waiting, seen = [system], set()
     while waiting:
         one = waiting.pop()

@@ -30,17 +30,17 @@ TYPES = {INTEGER: "BIGINT", TEXT: "VARCHAR", REAL: "DOUBLE", FLAG: "BOOLEAN"}
 # Settings that keep a query from loading extensions from this machine or the network, and from writing temporary files
 # to the working directory.
 BEFORE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "temp_directory": ""}
-# Matches queries that list the tables; and DuckDB's message for a missing table.
+# The first pattern matches queries that list the tables, the second matches DuckDB's message for a missing table.
 LISTING = re.compile(
     r"\bshow\s+(all\s+)?tables\b|\binformation_schema\b|\bduckdb_(tables|views|columns)\b|^\s*describe\W*$", re.I
 )
 UNKNOWN = re.compile(r"Table with name (?P<name>.+?) does not exist")
 # The least memory that DuckDB gets, and the memory that a small value takes in an answer, both in bytes.
 LEAST, CELL = 64 << 20, 64
-# While DuckDB works, gdbheap checks for a signal every so many seconds.
+# The seconds between two checks for a signal while DuckDB works.
 HEARD = 0.1
 # If all rows of a batch are equal, an export writes about 1,100 bytes for each column. With four columns that is at
-# most 63 rows for each byte, which is below this limit.
+# most 63 rows for each byte, which is below the limit here.
 MOST_ROWS_A_BYTE = 100
 # One row for each file that has rows: whether its pages are compressed as in an export, and how many rows it claims.
 ROWS_OF_PARQUET = """
@@ -99,8 +99,8 @@ def query(source: Source, text: str, graph: bool | None = None) -> Answered:
 
 
 def _list(database: Any, source: Source, held: ExitStack) -> None:
-    """Create the tables that a list of tables shows. They have rows unless the source is a process or a core, which
-    would take long to read."""
+    """Create all tables, for a query that lists the tables. They stay empty if the source is a process or a core,
+    because reading it would take long."""
     found = source.gather(ALL, None).tables if source.is_kept else {}
     if source.folder is not None:
         files = held.enter_context(ExportedFiles(source.folder))
@@ -230,7 +230,7 @@ def _fill(database: Any, table: Table, batches: Batches) -> None:
 
 
 def _open_folder(database: Any, files: ExportedFiles, named: Collection[str]) -> None:
-    """Create a view for each of these tables, of the files in an export folder. Raises UsageError if a table is
+    """Create a view of the files in an export folder for each table in ``named``. Raises UsageError if a table is
     missing."""
     _refuse_missing(set(named) - _open_all(database, files, named), one_line(files.folder))
     database.execute(f"SET allowed_paths = [{', '.join(map(_quoted, files.paths))}]")
@@ -307,7 +307,7 @@ def _plain_path(path: str) -> str:
     escape."""
     if set(path) & set("*?["):
         raise UsageError(
-            f"gdbheap sql: {one_line(path)} has a character that DuckDB reads as a pattern: rename the folder"
+            f"gdbheap sql: {one_line(path)} has a character that DuckDB takes for a pattern: rename the folder"
         )
     return path
 

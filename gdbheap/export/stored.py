@@ -160,7 +160,7 @@ class StoredTables:
         is_interrupted = str(error) == "interrupted"
         if is_interrupted and self._steps <= STEPS:
             raise KeyboardInterrupt from None
-        reason = "its list of tables has no end" if is_interrupted else one_line(error)
+        reason = "its list of tables is endless" if is_interrupted else one_line(error)
         raise UsageError(f"{one_line(self._path)}: {reason}") from None
 
 

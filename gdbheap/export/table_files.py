@@ -23,7 +23,7 @@ PARQUET, CSV, SQLITE = "parquet", "csv", "sqlite"
 FORMATS = (PARQUET, CSV, SQLITE)
 DATABASE = "heap.sqlite"
 COMPRESSION = "zstd"
-# So many texts are kept in a cache. There are few different types and roles of blocks.
+# The number of texts that are kept in a cache. Blocks have only a few different types and roles.
 TEXTS_KEPT = 4000
 # The rows that one statement inserts. SQLite before 3.32 binds at most 999 values, and no table has more than 20
 # columns.
@@ -33,7 +33,8 @@ SQL_TYPES = {INTEGER: "INTEGER", TEXT: "TEXT", REAL: "REAL", FLAG: "INTEGER"}
 
 @dataclass(frozen=True)
 class Written:
-    """A table that was written. ``rows``: their number; ``file``: the name of its file in the export folder."""
+    """A table that was written. ``rows``: the number of its rows; ``file``: the name of its file in the export
+    folder."""
 
     name: str
     rows: int

@@ -76,7 +76,8 @@ class HeldFolder:
             raise refused(path, why_unsafe(os.readlink(f"/proc/self/fd/{self.number}"), os.fstat(self.number)))
 
     def status(self, name: str) -> os.stat_result | None:
-        """Return the status of the entry ``name`` (of a link, its own, not its target's); None if there is none."""
+        """Return the status of the entry ``name`` (for a link, the status of the link itself); None if there is
+        none."""
         try:
             return os.stat(name, dir_fd=self.number, follow_symlinks=False)
         except FileNotFoundError:
@@ -159,7 +160,8 @@ def _step(number: int, name: str) -> int:
 
 
 class _Walk:
-    """A walk along a path, one component at a time, each opened relative to the descriptor of the one before.
+    """A walk along a path, one component at a time, in which each component is opened relative to the descriptor of the
+    component before.
 
     ``number``: the descriptor of the folder reached so far."""
 
@@ -245,5 +247,5 @@ def _parts(path: str) -> list[str]:
 
 
 def folder_mode(mode: int) -> int:
-    """Return the mode of a folder for files of this mode: who may read the files may also list the folder."""
+    """Return the mode of a folder for files of this mode: whoever may read the files may also list the folder."""
     return mode | (mode & 0o444) >> 2

@@ -112,8 +112,8 @@ def replacing_folder(path: str, is_ours: Callable[[str], bool], mode: int = PRIV
 def _filled(parent: HeldFolder, made: HeldFolder) -> Iterator[str]:
     """Yield the path of the folder to write into.
 
-    It is the new folder. But if another user could swap that for his own, it is a temporary folder, because SQLite
-    opens its files by name; the files are then copied from there into the new folder."""
+    It is the new folder. But if another user could swap the new folder for his own, it is a temporary folder, because
+    SQLite opens its files by name; the files are then copied from there into the new folder."""
     if not parent.is_swappable:
         yield f"/proc/self/fd/{made.number}"
         return
@@ -233,8 +233,8 @@ def working_folder(path: str) -> Iterator[str]:
 def temporary_folder() -> Iterator[str]:
     """Create a private temporary folder for files that are opened by name, and yield its path.
 
-    It is created where nobody else can swap it for his own: in TMPDIR if that is safe, else in /tmp or /var/tmp. Raises
-    OSError."""
+    It is created where nobody else can replace it: in TMPDIR if that is safe, else in /tmp or /var/tmp. Raises OSError.
+    """
     with tempfile.TemporaryDirectory(prefix="gdbheap-", dir=_safe_place()) as folder:
         yield folder
 

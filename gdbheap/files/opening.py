@@ -57,7 +57,8 @@ def hold_file(path: str, follows: bool = True) -> HeldFile:
 
 
 def find_file(path: str, follows: bool = True) -> HeldFile | None:
-    """Return what is at a path, its descriptor closed; None if there is nothing, or if the file system does not answer.
+    """Open what is at a path, close its descriptor, and return what was found; None if there is nothing, or if the file
+    system does not answer.
 
     The path comes from the user, who may name any file. Without ``follows``, if the path ends in a link, the link
     itself is returned."""

@@ -22,7 +22,9 @@ WAIT_SECONDS = 0.05
 
 
 def own_descriptor(path: str) -> int | None:
-    """Return the descriptor of this process that a path such as /dev/stdout or /dev/fd/3 means; None for others."""
+    """Return the descriptor of this process that a path such as /dev/stdout or /dev/fd/3 means; None for any other
+    path.
+    """
     try:
         found = DESCRIPTOR.fullmatch(os.path.abspath(path))
     except OSError:
@@ -46,8 +48,10 @@ def is_stream(path: str) -> bool:
 
 
 def duplicate(path: str, number: int) -> int:
-    """Return a duplicate of a descriptor that gdbheap was started with. Raises UsageError for another one, OSError."""
-    # Descriptors that gdbheap opens are close-on-exec; those that it was started with are not.
+    """Return a duplicate of a descriptor that gdbheap was started with. Raises UsageError for any other descriptor,
+    OSError.
+    """
+    # Descriptors that gdbheap opens are close-on-exec; descriptors that it was started with are not.
     if number >= len(STANDARD) and not os.get_inheritable(number):
         raise refused(path, f"gdbheap was not started with a descriptor {number}")
     return os.dup(number)

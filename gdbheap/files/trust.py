@@ -38,7 +38,7 @@ def is_trusted(uid: int) -> bool:
 
 
 def _sudo_user() -> int | None:
-    """Return the id of the user for whom root runs gdbheap through sudo; None without one."""
+    """Return the id of the user for whom root runs gdbheap through sudo; None if there is no such user."""
     named = os.environ.get("SUDO_UID", "")
     return int(named) if os.geteuid() == 0 and named.isascii() and named.isdecimal() else None
 
@@ -86,8 +86,8 @@ def _is_alone(folder: int, status: os.stat_result) -> bool:
 def _is_own_group(uid: int, gid: int) -> bool:
     """Return whether a group can have no accounts but the owner's, root's and ours.
 
-    This is so if its known members are only these, and either the machine lists all accounts, or the group is the
-    private one that distributions create for each user. Raises KeyError for an id or a member without an entry.
+    This is so if its only known members are these accounts, and either the machine lists all accounts, or the group is
+    the private one that distributions create for each user. Raises KeyError for an id or a member without an entry.
     """
     import grp
     import pwd

@@ -1,4 +1,4 @@
-"""Find out whether a large container has grown lately, as far as its memory shows this.
+"""Find out whether a large container has grown lately, if its memory shows this.
 
 Pages that are still shared with a parent or child process were not written since the fork. CPython 3.6 to 3.13 records
 the last change of a dict: ``ma_version_tag`` is the value that a counter of all dicts' changes had at that change (PEP
@@ -27,8 +27,8 @@ MIN_ENTRIES, MIN_CHANGES = 20, 1000
 class Age:
     """How long ago a container was last changed, measured in changes of all dicts.
 
-    ``changes``: how often dicts were changed since the container's last change; ``total``: how often since the
-    interpreter's start. Both are minimums, None if nothing shows them.
+    ``changes``: how often dicts were changed since the container's last change; ``total``: how often dicts were changed
+    since the interpreter's start. Each is a minimum, or None if nothing shows it.
     """
 
     changes: int | None = None
@@ -40,7 +40,9 @@ class Age:
         return self.changes is not None
 
     def has_stopped(self, kept: int) -> bool:
-        """Return whether a container of ``kept`` entries has not changed for far longer than it took to gain some."""
+        """Return whether a container of ``kept`` entries has not changed for far longer than it took to gain some of
+        them.
+        """
         if self.changes is None or self.total is None:
             return False
         return self.changes >= MIN_CHANGES and self.changes * kept >= MIN_ENTRIES * self.total

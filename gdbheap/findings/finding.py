@@ -36,8 +36,8 @@ from gdbheap.targets.environment import executed_file
 from gdbheap.targets.ranges import Ranges, holds, subtract
 from gdbheap.text import Sentence
 
-# The graph of references is built for at most so many blocks, or so many if a finding is likely. This takes a quarter
-# of a second, or half a second.
+# The graph of references is built for at most the first number of blocks or, if a finding is likely, at most the second
+# number. This takes a quarter of a second, or half a second.
 MAX_GRAPH_BLOCKS, MAX_LIKELY_GRAPH_BLOCKS = 250_000, 2_000_000
 MIN_FINDING_BYTES, MIN_PERCENT_OF_RSS = 4 << 20, 5
 # A sample of Python's objects may give figures that are too low by this factor.
@@ -66,7 +66,7 @@ class Figures:
 
     @property
     def listed(self) -> dict[str, int]:
-        """The ``figures`` of JSON: integers, without unknown ones."""
+        """The ``figures`` of JSON: the integers that are known."""
         names = (each.name for each in fields(self) if not each.metadata)  # type: ignore[arg-type]  # a dataclass
         return {name: value for name in names if type(value := getattr(self, name)) is int}
 
@@ -107,14 +107,16 @@ class Finding:
 
     @property
     def rank(self) -> tuple[bool, int, bool]:
-        """A sort key: largest first; certain ones before doubtful ones of equal size; conditional ones last of all."""
+        """A sort key: largest first; of findings with equal sizes, certain ones before doubtful ones; conditional
+        findings come last of all.
+        """
         conditional = isinstance(self.figures, Figures) and self.figures.conditional
         return conditional, -self.bytes, self.doubtful
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A finding with a function that returns its memory. This is called only if another finding may overlap.
+    """A finding with a function that returns its memory. The function is called only if another finding may overlap.
 
     ``has_remedy``: whether its advice is worth naming, if a more specific finding gets its bytes.
     """
@@ -154,7 +156,7 @@ class Evidence:
 
     @cached_property
     def parent(self) -> int | None:
-        """The id of the process from which the target was forked; None if that has ended or is unknown."""
+        """The id of the process from which the target was forked; None if that process has ended or is unknown."""
         return forked_from(self.heap.target)
 
     @cached_property
@@ -178,12 +180,12 @@ class Evidence:
         return size >= MIN_FINDING_BYTES and 100 * size >= MIN_PERCENT_OF_RSS * self.rss
 
     def lazily_freed(self, start: int, end: int) -> int:
-        """Return at most how many resident bytes in [start, end) MADV_FREE has freed."""
+        """Return an upper limit for the resident bytes in [start, end) that MADV_FREE has freed."""
         parts = (size for first, last, size in self.heap.target.lazily_freed if first < end and start < last)
         return min(self.resident_of([(start, end)]), sum(parts))
 
     def server(self, *ids: str) -> str:
-        """Return the first detected runtime whose id is among ``ids``, as this id; "" if there is none."""
+        """Return the id of the first detected runtime that is among ``ids``; "" if there is none."""
         return next((runtime.kind.id for runtime in self.heap.runtimes if runtime.kind.id in ids), "")
 
     def measuring(self) -> list[str]:
@@ -302,7 +304,9 @@ class Evidence:
         return sum(block.bytes for (block, _number), phase in zip(known, phases) if phase == NOT_REACHED)
 
     def largest_blocks(self, least: int, most: int) -> list[tuple[int, int]]:
-        """Return (address, size) of the ``most`` largest used blocks, of at least ``least`` bytes, of any allocator."""
+        """Return (address, size) of the ``most`` largest used blocks, of all allocators, that have at least ``least``
+        bytes.
+        """
         found = chain.from_iterable(allocator.largest_used(least, most) for allocator in self.heap.allocators)
         return sorted(found, key=lambda row: -row[1])[:most]
 
@@ -329,7 +333,9 @@ class Evidence:
         return 0 if pages is None else sum(pages.count(start, end).resident for start, end in ranges)
 
     def tops(self, main: bool) -> Ranges:
-        """Return the ranges of the top chunks: that of the main arena if ``main``, else those of all other arenas."""
+        """Return the range of the main arena's top chunk if ``main``, else the ranges of the top chunks of all other
+        arenas.
+        """
         glibc = self.glibc.malloc if self.glibc else None
         rows = [row for row in glibc.stretches if row.top and (row.arena == 0) == main] if glibc else []
         return sorted((glibc.arenas[row.arena].top, row.end) for row in rows) if glibc else []
@@ -354,7 +360,8 @@ class Evidence:
 def _where(proc: str | None, words: Sequence[str]) -> str:
     """Return a comment that names the process's working folder; "" if the folder does not matter.
 
-    It matters for a process on this machine if one of the words is a file in its folder, which is not the current one.
+    The folder matters for a process on this machine if one of the words is a file in this folder, and gdbheap's own
+    current folder is another one.
     """
     with suppress(OSError):
         folder = os.readlink(f"{PROC}/{proc}/cwd")

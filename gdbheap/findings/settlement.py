@@ -1,4 +1,6 @@
-"""Make sure that no byte counts in two findings: of two about the same memory, the more specific one gets it."""
+"""Make sure that no byte counts in two findings. If two findings are about the same memory, the more specific one gets
+it.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +41,16 @@ MAY_LIE_IN = {
 }  # fmt: skip
 # A certain gain of at least 1/MIN_GAIN of a holder's bytes is listed before the holder.
 MIN_GAIN = 4
-# These findings say when memory came, or which other process counts it too, so they may overlap all other findings.
+# These findings say when memory was allocated, or which other process counts the memory too, so they may overlap all
+# other findings.
 OF_ALL = ("growing", "after-fork")
 
 
 class _Settled:
     """A finding that stays in the list.
 
-    ``memory``: the ranges in which its bytes may be. ``own``: the ranges in which they are assumed to be, outside those
-    of the findings ``before`` it.
+    ``memory``: the ranges in which its bytes may be. ``own``: the ranges in which they are assumed to be, outside the
+    ranges of the findings ``before`` it.
     """
 
     def __init__(self, evidence: Evidence, claim: Claim, before: list[_Settled]) -> None:
@@ -65,7 +68,7 @@ class _Settled:
 
 
 def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding]:
-    """Return the findings without bytes that more specific ones have, the largest first.
+    """Return the findings, the largest first, without the bytes that more specific findings have.
 
     A finding with too few bytes left is dropped. If it has a remedy, it becomes an alternative of the finding with most
     of its bytes.
@@ -79,9 +82,10 @@ def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding
 
 
 def ordered(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings by rank, but put certain gains before the holder that has their bytes.
+    """Return the findings by rank, but put the certain ones that would free a part of a holder's bytes before the
+    holder.
 
-    Only gains of at least a quarter of the holder's bytes are moved.
+    A finding is moved only if it has at least a quarter of the holder's bytes.
     """
     rows = sorted(findings, key=lambda finding: finding.rank)
     found: list[Finding] = []
@@ -99,7 +103,8 @@ def _gains_of(finding: Finding, holder: Finding) -> bool:
 def placed(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings in the same order, each with the ids of the findings whose bytes may include some of its own.
 
-    If a holder's finding and a more specific one are about the same memory, only the holder's names the other.
+    If a holder's finding and a more specific one are about the same memory, only the holder's finding names the other
+    one.
     """
     names = [finding.id for finding in findings]
     same = next((_same(finding) for finding in findings if finding.id == HOLDER), None)
@@ -156,7 +161,7 @@ def _resident(evidence: Evidence, ranges: Ranges) -> int:
 
 
 def _first(evidence: Evidence, ranges: Ranges, size: int) -> Ranges:
-    """Return the first of the ranges, as far as they have ``size`` resident bytes in total."""
+    """Return the beginning of the ranges: the part that has ``size`` resident bytes."""
     found: Ranges = []
     for start, end in ranges:
         there = _resident(evidence, [(start, end)])
@@ -179,7 +184,9 @@ def _cut(evidence: Evidence, start: int, end: int, size: int) -> int:
 
 
 def _give_remedy(other: _Settled, claim: Claim) -> None:
-    """Add the remedy of a dropped finding to the one that has its bytes, unless that one advises its settings."""
+    """Add the remedy of a dropped finding to the finding that has its bytes, unless that finding advises the same
+    settings.
+    """
     finding, gone = other.finding, claim.finding
     is_advised = any(finding.environment.get(name) == value for name, value in gone.environment.items())
     if claim.has_remedy and not is_advised:

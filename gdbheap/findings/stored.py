@@ -32,7 +32,7 @@ def _harmless(finding: Finding) -> Finding:
         for name, value in finding.environment.items()
         if (name, value) in known or OF_MALLOC.fullmatch(f"{name}={value}")
     }
-    # Of an alternative only the remedy is shown.
+    # Only the remedy of an alternative is shown.
     others = [replace(each, commands=[], environment={}, alternatives=[])
               for each in finding.alternatives if isinstance(each.figures, Figures)]  # fmt: skip
     return replace(finding, environment=settings, commands=lines_to_paste(settings), alternatives=others)

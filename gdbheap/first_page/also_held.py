@@ -22,9 +22,9 @@ from gdbheap.layout.asyncio import task_layout
 
 __all__ = ["with_others"]
 
-# Part of a path's text, at a reference for which only C code has a name.
+# The text that stands in a path for a reference without a name outside C code.
 NO_NAME = "holds it"
-# The part of a path's text before blocks for which only C code has names.
+# The text that comes in a path before blocks without names outside C code.
 THROUGH = ", through "
 # How many of the largest blocks are searched for one that a global holds.
 MAX_LARGEST = 32
@@ -116,7 +116,7 @@ def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
         return _Others(retained, own=[name for name in dict.fromkeys(own) if name != row.path][:MAX_OTHERS])
     ways = [_way_of(paths, other.id, other.target) for other in rest]
     names = [_holder_of(source_path(way.name)) for way in ways]
-    # A word of C code may be a part of the holder's own memory.
+    # A path in which only C code names a reference may lead through the holder's own memory.
     names += [_holder_of(source_path(name)) for name in map(in_a_line, aliases) if NO_NAME not in name]
     others = _folded(name for name in dict.fromkeys(names) if name not in ("", row.path))
     together = graph.also_held(members | {way.node for way in ways}, 0).retained if ways else 0
@@ -125,7 +125,9 @@ def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
 
 
 def _folded(names: Iterable[str]) -> list[str]:
-    """Return the names; names that differ only in subscripts are merged, and names below another one are left out."""
+    """Return the names; names that differ only in subscripts are merged, and names whose path begins with another one
+    are left out.
+    """
     found: dict[str, set[str]] = {}
     for name in sorted(names, key=len):
         shape = without_subscripts(name)
@@ -135,7 +137,7 @@ def _folded(names: Iterable[str]) -> list[str]:
 
 
 def _holder_of(way: str) -> str:
-    """Return a path up to its last step with a name; blocks of C code may follow that."""
+    """Return a path up to its last step with a name; blocks of C code may follow that step."""
     return way.partition(THROUGH)[0].partition(f" {NO_NAME}")[0].rstrip()
 
 
@@ -164,7 +166,7 @@ class _Way:
     """A node that reaches the same memory as a holder, and the path to it.
 
     ``is_holder``: whether the node is an object or a global. If not, it is a namespace or a stack, which also holds
-    much else.
+    much other memory.
     """
 
     node: int
@@ -186,7 +188,7 @@ def _way_of(paths: Paths, number: int, target: int) -> _Way:
 def _with_tasks(heap: Heap, rows: list[MainHolder], members: list[set[int]]) -> list[MainHolder]:
     """Add to each row the tasks that reach most of its memory: their kind and number.
 
-    If there are no such tasks, add suspended functions that do.
+    If there are no such tasks, add the suspended functions that reach most of it.
     """
     graph = heap.python.references.graph
     found = list(rows)
@@ -208,7 +210,9 @@ def _with_tasks(heap: Heap, rows: list[MainHolder], members: list[set[int]]) -> 
 
 
 def _direct(heap: Heap, members: Iterable[int], objects: set[int]) -> int:
-    """Return how many of ``objects`` are direct items of the row's nodes; shorter chains from others may reach them."""
+    """Return how many of ``objects`` are direct items of the row's nodes, even if shorter chains from other nodes reach
+    them.
+    """
     graph = heap.references.graph
     targets = {edge.target for number in members for edge in graph.edges(number)}
     buffers = [node.id for node in heap.references.nodes(list(targets)) if node.kind == "buffer"]

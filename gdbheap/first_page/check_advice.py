@@ -1,4 +1,5 @@
-"""Check the settings that gdbheap advises: find out which were given to the program, and which are in force."""
+"""Check the settings that gdbheap advises: find out which settings were given to the program, and which are in
+force."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Other:
-    """A setting that is not glibc malloc's."""
+    """A setting of another allocator or of a runtime (``whose``)."""
 
     name: str
     value: str | None
@@ -80,7 +81,7 @@ KINDS = (
 
 
 def check_advice(heap: Heap) -> CheckAdvice:
-    """Return each setting, as the program was started and as it is in force.
+    """Return each setting, with the value that the program was started with and the value in force.
 
     Raises Unsupported if the process has neither glibc's malloc nor another malloc or a runtime with settings.
     """

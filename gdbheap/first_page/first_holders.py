@@ -1,4 +1,4 @@
-"""Find the largest holders of a Python program in limited time, as far as reference counts prove them."""
+"""Find the largest holders of a Python program in limited time. Only holders that reference counts prove are found."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ SLOWER, MARGIN = 1.25, 0.5
 class FirstHolders:
     """The holders that were found in the given time.
 
-    ``rows``: the largest first; each holds at least the bytes that it states. ``not_examined``: the bytes in use that
-    no row includes.
+    ``rows``: the holders, the largest first; each holds at least the bytes that its row states. ``not_examined``: the
+    bytes in use that no row includes.
     """
 
     rows: list[MainHolder] = field(default_factory=list)

@@ -100,7 +100,7 @@ class Rss:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the record in a file of format 1 with today's keys."""
+        """Return a record from a file of format 1 with today's keys."""
         return renamed_keys(content, {"swap": "swapped", "lazy": "lazily_freed"})
 
 
@@ -108,7 +108,7 @@ def rss_of(known: Known) -> Rss:
     """Return what the kernel reports, split by kind.
 
     Anonymous pages are dirty, except those freed with MADV_FREE, and shared memory is dirty too. So the dirty bytes
-    beyond both are pages of files.
+    beyond these two are on pages of files.
     """
     file = dirty = None
     if known.bytes is not None and known.anonymous is not None and known.shmem is not None:
@@ -233,7 +233,7 @@ class Ledger:
 
 
 def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, budget: float = 0) -> Ledger:
-    """Return the ledger of ``ledger_and_holders`` without the second value."""
+    """Return only the ledger that ``ledger_and_holders`` returns, without the holders."""
     return ledger_and_holders(heap, detail, patient, budget)[0]
 
 
@@ -317,10 +317,10 @@ def judged(heap: Heap) -> tuple[Evidence, list[Finding]]:
 
 
 def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
-    """Return the names of the ledger's lines: the fixed lines, those of the allocators, and their children.
+    """Return the names of the ledger's lines: the fixed lines, the lines of the allocators, and the children of both.
 
-    With ``detail`` every line has children. Without it, of the fixed lines only other memory has, if a known allocator
-    or runtime has memory there.
+    With ``detail`` every line has children. Without it, the only fixed line with children is other memory, if a known
+    allocator or runtime has memory there.
     """
     other, runtime = other_allocator(heap), main_runtime(heap)
     titles = dict(DETAILS)
@@ -386,7 +386,8 @@ def _of_allocators(heap: Heap, sums: Sums, detail: bool) -> Iterator[Name]:
 
 
 def _renamed(heap: Heap, sums: Sums, detail: bool) -> Sums:
-    """Return the sums with one change: the allocator and the runtime in other memory have lines of their own.
+    """Return the sums with one change: the allocator and the runtime whose memory is in other memory get lines of their
+    own.
 
     Without ``detail`` all remaining other memory is one line.
     """
@@ -413,7 +414,9 @@ def _line(heap: Heap, name: Name, sums: Sums, states: dict[LineId, str]) -> Line
 
 
 def _settle(heap: Heap, sums: Sums) -> Sums:
-    """Compare the pages that were found with the kernel's RSS; a surplus of the kernel's is unexplained memory."""
+    """Compare the pages that were found with the kernel's RSS. If the kernel counts more, the surplus is unexplained
+    memory.
+    """
     rss = heap.target.rss
     if heap.target.pages is None or rss.bytes is None:
         return sums

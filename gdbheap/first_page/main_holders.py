@@ -47,9 +47,9 @@ class MainHolders:
 
     ``rows``: at most MOST, each with at least MIN_PERCENT of RSS. ``not_looked``: the number of blocks in use, if they
     are too many to follow all references; else None. ``not_examined``: the bytes in use without a proven holder,
-    because not all references were read. ``finishing``: command lines that would examine these bytes, if time was not
-    the reason. ``every``: all holders of blocks, including those that no program could release; None if not all
-    references were followed. ``imported``: the interpreter, its library and packages that are not in ``rows``;
+    because not all references were read. ``finishing``: command lines that would examine these bytes, if another reason
+    than time left them out. ``every``: all holders of blocks, including those that no program could release; None if
+    not all references were followed. ``imported``: the interpreter, its library and packages that are not in ``rows``;
     ``others``: all other holders that are not in ``rows``. Each of these two is None below MIN_PERCENT of RSS.
     """
 
@@ -112,7 +112,7 @@ def main_holders(
 
 
 def _shared(heap: Heap, rows: list[MainHolder]) -> list[MainHolder]:
-    """Return the rows, each with the other holders of its memory and with its traits, as far as known."""
+    """Return the rows, each with the other holders of its memory and with its traits, if these are known."""
     try:
         return with_traits(heap, with_others(heap, rows))
     except GdbheapError as error:
@@ -126,7 +126,7 @@ def _rank(row: MainHolder) -> tuple[bool, int, int, str]:
 
 
 def seconds_for(blocks: int) -> int:
-    """Return about how many seconds of CPU time it takes to find the holders of so many blocks."""
+    """Return about how many seconds of CPU time it takes to find the holders of this number of blocks."""
     return math.ceil(blocks / BLOCKS_A_SECOND)
 
 

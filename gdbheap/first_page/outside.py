@@ -1,6 +1,6 @@
 """Find the holders of resident memory that no allocator handed out.
 
-This is static data, stacks, thread-local data, mapped files, shared memory and other mappings.
+This memory is static data, stacks, thread-local data, mapped files, shared memory and other mappings.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ def outside_holders(evidence: Evidence) -> list[MainHolder]:
 
 
 def unowned_holders(evidence: Evidence, rows: Sequence[MainHolder]) -> Sequence[MainHolder]:
-    """Return ``rows`` without mapped memory that objects in the heap own: the rows of these objects include it."""
+    """Return ``rows`` without mapped memory that objects in the heap own, because the rows of these objects include
+    that memory.
+    """
     heap = evidence.heap
     is_mappable = any(row.kind in MAPPABLE for row in rows)
     owned = joined(sorted((one.address, one.end) for one in heap.mapped)) if is_mappable else []
@@ -180,7 +182,8 @@ class _Places:
         yield _Place(f"static data of {name}", STATIC, subtract(ranges, joined(sorted(named))))
 
     def _of_file(self, name: str, ranges: Ranges) -> Iterator[_Place]:
-        """Yield two places: the pages of a private file mapping that were written, and those that were only read."""
+        """Yield two places: the pages of a private file mapping that were written, and its pages that were only
+        read."""
         written = self._written(ranges)
         if written is None:
             yield _Place(f"pages of {name} (private mapping)", FILE, ranges)
@@ -261,7 +264,9 @@ class _Places:
             yield from (_Place(title.format(name), kind, ranges) for name, ranges in found.items())
 
     def _of_rest(self) -> Iterator[_Place]:
-        """Yield the other mappings: those of a library with much memory as one place, all remaining ones as another."""
+        """Yield the other mappings: the mappings of a library with much memory are one place, all remaining mappings
+        are another.
+        """
         held = self._heap.held
         found: defaultdict[str, Ranges] = defaultdict(list)
         for start, end in self._without_storage(REST):

@@ -99,7 +99,9 @@ def with_mapped(found: Summary, evidence: Evidence) -> Summary:
 
 
 def _part(evidence: Evidence, states: tuple[State, ...], allocator: str = "") -> Sum:
-    """Return the sum of all owners in these states, of one allocator, or of all if the name is empty."""
+    """Return the sum of all owners in these states. ``allocator``: the name of the allocator to count, "" to count all
+    allocators.
+    """
     owners = [owner for owner in evidence.of(*states) if not allocator or owner.startswith(f"{allocator}.")]
     return sum((evidence.sums.get(owner, Sum()) for owner in owners), Sum())
 
@@ -111,7 +113,7 @@ def _kept(evidence: Evidence, allocator: Allocator) -> list[Kept]:
 
 
 def _unknown(evidence: Evidence) -> Unknown | None:
-    """Return the largest part of the memory that is not walked; None if there certainly is next to none."""
+    """Return the largest part of the memory that is not walked; None if there is certainly almost none."""
     heap = evidence.heap
     other, runtime = other_allocator(heap), main_runtime(heap)
     if other is not None:
@@ -145,7 +147,7 @@ def _resident(evidence: Evidence, owner: LineId) -> int | None:
 
 
 def _lazily_freed(evidence: Evidence, owner: LineId) -> int:
-    """Return at most how many of an owner's resident bytes were freed with MADV_FREE, and so are free."""
+    """Return an upper limit for the resident bytes of an owner that were freed with MADV_FREE, and so are free."""
     target = evidence.heap.target
     if not target.rss.lazy:
         return 0
@@ -156,7 +158,9 @@ def _lazily_freed(evidence: Evidence, owner: LineId) -> int:
 
 
 def _is_much(evidence: Evidence, owner: LineId) -> bool:
-    """Return whether an owner has more than MAX_PERCENT_IGNORED of RSS; if unknown, of the address space."""
+    """Return whether an owner has more than MAX_PERCENT_IGNORED of the resident memory; if residency is unknown, of the
+    address space.
+    """
     part, whole = total(evidence.sums, owner), total(evidence.sums)
     if evidence.heap.target.pages is None:
         return 100 * part.virtual > MAX_PERCENT_IGNORED * whole.virtual

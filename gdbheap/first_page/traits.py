@@ -1,6 +1,6 @@
 """Describe the main holders of a Python program by the objects around them.
 
-These are labels of metrics, log handlers, databases of sqlite3, and mapped files.
+These objects are labels of metrics, log handlers, databases of sqlite3, and mapped files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_DATABASES = 3
 
 
 def with_traits(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
-    """Return the rows, each variable's with its traits. Raises what the graph raises."""
+    """Return the rows; the row of each variable has the variable's traits. Raises what the graph raises."""
     paths = heap.paths
     if not isinstance(paths, ObjectPaths) or not any(row.kind == VARIABLE for row in rows):
         return list(rows)

@@ -28,9 +28,9 @@ MIN_MAPPED = 128 << 10
 class Caught:
     """A call that was caught.
 
-    ``seconds``: since catching began; ``address``: of the block passed in; ``asked``: the requested bytes, for free the
-    chunk's size. If only growing calls were wanted (``Wanted.grows``), ``address`` and ``asked`` are None, and
-    ``grown`` has the bytes that malloc got from the kernel."""
+    ``seconds``: the time since catching began; ``address``: the address of the block passed in; ``asked``: the
+    requested bytes or, for a call of free, the chunk's size. If only growing calls were wanted (``Wanted.grows``),
+    ``address`` and ``asked`` are None, and ``grown`` has the bytes that malloc got from the kernel."""
 
     seconds: float
     tid: int

@@ -111,7 +111,7 @@ class _Sums:
 
     def __init__(self, live: Live, with_stacks: bool, following: Following, tracepoints: bool) -> None:
         self._live, self._machine, self._with_stacks = live, live.machine, with_stacks
-        # Empty if gdbheap started the program.
+        # The mappings at the beginning; empty if gdbheap started the program.
         self._before = parse_maps(following.follower.maps[0])
         self.began = time.monotonic()
         self.grown = 0
@@ -182,7 +182,7 @@ class _Sums:
         return None
 
     def _held(self, pid: int) -> Named:
-        """Return the folder of the first process, for another process its id. Other processes are traced by gdbheap, so
+        """Return the folder of the first process, or the id of another one. gdbheap traces all other processes, so
         their ids cannot be reused meanwhile."""
         held = self._live.folder if pid == self._live.pid else None
         return pid if held is None else held

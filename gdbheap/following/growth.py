@@ -1,4 +1,4 @@
-"""Interpret the system calls that change a process's memory, and sum those that make it grow."""
+"""Interpret the system calls that change a process's memory, and sum the calls that make it grow."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ IDS = (
 
 @dataclass(frozen=True)
 class Counted:
-    """The calls that made memory grow in one way: their bytes, their number, and both for each range of sizes."""
+    """The calls that made memory grow in one way: their bytes and their number, in total and for each range of
+    sizes."""
 
     bytes: int
     calls: int
@@ -87,7 +88,7 @@ class OtherStacks:
 
 @dataclass(frozen=True)
 class Unseen:
-    """Bytes by which the actual mappings at the end differ from those that result from the observed calls.
+    """Bytes by which the actual mappings at the end differ from the mappings that result from the observed calls.
 
     ``came``: mapped without an observed call; ``went``: unmapped without one; ``by_stacks``: how much the main thread's
     stack grew, which takes no call."""
@@ -145,8 +146,8 @@ class MemoryCall(NamedTuple):
 
 
 class Memory:
-    """The state of a process that is needed to interpret its calls: where its brk heap ends (None: unknown), and which
-    ranges are reserved (mapped without access)."""
+    """The state of a process that is needed to interpret its calls: where the process's brk heap ends (None: unknown),
+    and which ranges are reserved (mapped without access)."""
 
     def __init__(self, machine: Machine, before: Mappings) -> None:
         self._machine = machine
@@ -160,7 +161,7 @@ class Memory:
         return self._reserved.is_cut
 
     def read(self, number: int, registers: Sequence[int]) -> MemoryCall:
-        """Return what system call ``number`` did. ``registers``: the thread's, right after the call, in the
+        """Return what system call ``number`` did. ``registers``: the thread's registers right after the call, in the
         kernel's order (as in ``machine.notes``)."""
         known = self._machine.system_calls
         name, result = known.of_memory.get(number, ""), registers[known.result]

@@ -1,4 +1,4 @@
-"""The graph of a target without Python: the nodes are blocks, the edges words in blocks that are addresses of
+"""The graph of a target without Python: its nodes are blocks, and its edges are words in blocks that are addresses of
 blocks."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Find tables of glibc's dynamic linker whose words are not references.
 
-The unused part of such a table still has words from earlier uses of the memory. Whatever its used part points to, other
-structures of the linker keep alive, so no reference is lost when the table is ignored.
+The unused part of such a table still has words from earlier uses of the memory. Other structures of the linker keep
+alive everything to which the used part points, so no reference is lost when the table is ignored.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from gdbheap.targets.target import Target
 
 __all__ = ["Mapped", "find_mapped", "mapped_files", "shared_ranges", "written_files"]
 
-# Mappings below MIN_BYTES are left out. If the others total less than MIN_TOGETHER, or less than 1/MIN_OF_RSS of RSS,
-# gdbheap does not look for their owners.
+# Mappings below MIN_BYTES are left out. If the larger mappings total less than MIN_TOGETHER, or less than 1/MIN_OF_RSS
+# of RSS, gdbheap does not look for their owners.
 MIN_BYTES, MIN_TOGETHER, MIN_OF_RSS = 64 << 10, 1 << 20, 100
 # The most bytes of resident shared memory that are searched for pointers; this takes at most a second.
 MAX_SHARED = 1 << 30
@@ -117,7 +117,7 @@ def _follows(before: Mapping, mapping: Mapping) -> bool:
 def find_mapped(
     target: Target, heaps: _native.Heaps, candidates: Iterable[tuple[int, int]], progress: Progress | None = None
 ) -> list[Mapped]:
-    """Return those parts of ``candidates`` whose address and size stand next to each other in a block of ``heaps``.
+    """Return the parts of ``candidates`` whose address and size lie next to each other in a block of ``heaps``.
 
     A part must begin or end at the boundary of a mapping, or where another accepted part ends or begins. The result is
     ascending and disjoint.
@@ -131,7 +131,7 @@ def find_mapped(
     largest: dict[int, tuple[int, bool, int]] = {}
     for block, place, address, size in rows:
         # A block with the size right after the address is preferred: in a view, such as a Py_buffer, other fields lie
-        # between the two.
+        # between the address and the size.
         found = address + -(-size // page) * page, _word(target, place + target.machine.word) == size, block
         largest[address] = max(found, largest.get(address, found), key=lambda row: row[:2])
     return list(_proven(target, ranges, {address: (block, end) for address, (end, _own, block) in largest.items()}))
@@ -145,9 +145,11 @@ def _word(target: Target, address: int) -> int | None:
 
 
 def _proven(target: Target, ranges: Ranges, largest: dict[int, tuple[int, int]]) -> Iterator[Mapped]:
-    """Yield the memory that begins or ends at the boundary of a mapping, or of other memory yielded.
+    """Yield the memory that begins or ends at the boundary of a mapping, or at the boundary of other memory that is
+    yielded.
 
-    The kernel joins neighbouring mappings, so one of several may have no boundary of its own."""
+    The kernel joins neighbouring mappings, so the middle one of several may have no boundary in the list of
+    mappings."""
     starts = {mapping.start for mapping in target.mappings} | {start for start, _end in ranges}
     ends = {mapping.end for mapping in target.mappings} | {end for _start, end in ranges}
     by_end: defaultdict[int, list[int]] = defaultdict(list)

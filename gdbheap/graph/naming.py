@@ -1,5 +1,5 @@
-"""Name the edges of a graph, starting at the roots. Naming an edge reads the holder's memory, so their number is
-limited."""
+"""Name the edges of a graph, starting at the roots. Naming an edge reads the holder's memory, so the number of named
+edges is limited."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EdgeName(NamedTuple):
 
 
 EdgeNames = dict[int, "list[EdgeName | None]"]
-"""By the number of a node: the names of its edges, in their order; None for an edge without a name."""
+"""Maps the number of a node to the names of its edges, in the order of the edges; None for an edge without a name."""
 
 BUFFER = EdgeName(INSIDE, "(buffer)")
 

@@ -17,7 +17,7 @@ from gdbheap.targets.frames import Frame, frame_of_register, frame_of_variable, 
 from gdbheap.targets.ranges import Ranges
 
 STEPS_AT_EACH_END = 100
-# The most words of one stack that are examined for a block to which they all point.
+# The most words of one stack that are examined, of all words that point to one block.
 MAX_PLACES = 32
 BLOCK = "block"
 # IDLE: a block in use without a living object. If its type is unknown, Python 2 keeps the block for numbers.
@@ -73,7 +73,8 @@ class Paths(Protocol):
         """Return the name of the kind of C blocks with the number ``kind``."""
 
     def edge(self, holder: Node, target: Node, above: str = "") -> Named:
-        """Return what ``holder`` calls its reference to ``target``. ``above``: the text of an edge to the holder."""
+        """Return the name that the reference to ``target`` has in ``holder``. ``above``: the text of an edge to the
+        holder."""
 
     def path(self, numbers: Sequence[int]) -> Path:
         """Return the path of a chain of node numbers that begins at a root; a long path has only the steps at both
@@ -85,13 +86,14 @@ class Paths(Protocol):
 
 @dataclass(frozen=True)
 class Word:
-    """An edge of a graph of blocks; ``text`` says where the word lies that points to the block."""
+    """An edge of a graph of blocks; ``text``: the place of the word that points to the block."""
 
     text: str
 
 
 class BlockPaths:
-    """Names for a graph of blocks: each block by its class or size, each edge by the place of the word."""
+    """Names for a graph of blocks: each block by its class or size, each edge by the place of the word that points to
+    the block."""
 
     def __init__(self, references: BlockReferences) -> None:
         self.references = references
@@ -114,7 +116,8 @@ class BlockPaths:
     def edge(self, holder: Node, target: Node, above: str = "") -> Word:
         """Return the place of the first word in ``holder`` that points into ``target``.
 
-        If the word points into the middle of ``target``, the text also says how far in.
+        If the word points into the middle of ``target``, the text also says at which distance from the beginning of
+        ``target``.
         """
         place = self._place(holder, target)
         if isinstance(holder.root, BlockRoot):

@@ -58,7 +58,8 @@ STACK, REGISTERS, DATA = "stack", "registers", "data"
 MAX_TLS, DESCRIPTOR = 16 << 10, 4 << 10
 # The most symbols that become roots, in all objects together; fewer if memory for SYMBOL_BYTES each is not available.
 MAX_SYMBOLS, SYMBOL_BYTES = 1 << 20, 1 << 10
-# The most runs of words that may be addresses, in all objects together. A section that would exceed it is one root.
+# The most runs of words that may be addresses, in all objects together. A section that would exceed this number becomes
+# one root.
 MAX_RUNS = 1 << 18
 # The most words that look like addresses and were written by the linker. Further words count as the program's.
 MAX_LINKED = 1 << 18
@@ -228,7 +229,7 @@ def kernel_roots(known: KernelPointers) -> list[Root]:
 
 @dataclass
 class _Budget:
-    """How many more symbols, and runs of words without a symbol, may become roots."""
+    """The number of symbols, and of runs of words without a symbol, that may still become roots."""
 
     symbols: int = field(default_factory=lambda: min(MAX_SYMBOLS, room_for_copy() // SYMBOL_BYTES))
     runs: int = MAX_RUNS
@@ -312,8 +313,8 @@ def _global(path: str, part: str, parts: Ranges) -> BlockRoot:
 
 
 def _renamed(root: BlockRoot, title: str) -> BlockRoot:
-    """Return a global of the program, named after the link that started the program (such as redis-server), not its
-    file."""
+    """Return a global of the program, named after the link through which the program was started (such as
+    redis-server), not after the program's file."""
     return replace(root, name=f"{root.part} in {title}", owner=f"{root.owner.rpartition('/')[0]}/{title}")
 
 

@@ -1,4 +1,4 @@
-"""The control group that accounts for a process's memory, and the kernel's figures of it (versions 1 and 2).
+"""The control group that accounts for a process's memory, and the kernel's figures about the group (versions 1 and 2).
 
 Files: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the kernel; pressure: accounting/psi.rst.
 Only files that everybody may read are needed, and no byte of the process's memory.
@@ -85,7 +85,7 @@ class Group:
 def find_group(process: int | str, proc: str = PROC, mounted: str = CGROUPS) -> Group | None:
     """Return the group that counts a process's memory; None if there is none below the root, or it cannot be read.
 
-    ``proc`` and ``mounted`` are where these file systems are mounted.
+    ``proc`` and ``mounted``: where procfs and the control groups are mounted.
     """
     folders = [folder for folder in group_folders(process, CONTROLLER, proc, mounted) if _has_books(folder)]
     return _read(folders, Path(proc), Path(mounted)) if folders else None

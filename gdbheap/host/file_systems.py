@@ -26,15 +26,15 @@ __all__ = ["FileSystems", "device_of_memory", "find_answering", "is_trusted", "m
 FUSE, USER = "fuse", "user_id="
 OVERLAY = "overlay"
 KERNELS = "proc"
-# Folders below an overlay; "lowerdir+" and "datadir+" have one each.
+# Options that name the folders below an overlay; each "lowerdir+" and "datadir+" names one folder.
 LAYERS = ("lowerdir", "lowerdir+", "datadir+", "upperdir")
 _ESCAPE = re.compile(r"\\([0-7]{3})")
-# A path into the root folder of a process.
+# Matches a path into the root folder of a process.
 _ROOT = re.compile(r"(/proc/[^/]+(?:/task/[^/]+)?)/root(?:/|\Z)")
 _SEPARATOR = re.compile(r"(?<!\\):")
 # The part of a longer list of mounts that is read; file systems after it count as unknown.
 MOST_BYTES = 4 << 20
-# The user of a FUSE mount whose options name none.
+# The user of a FUSE mount whose options name no user.
 NOBODY = -1
 # ioctl_ns(2): get the user namespace that owns a namespace, and the user who created it.
 NS_GET_USERNS, NS_GET_OWNER_UID = 0xB701, 0xB704
@@ -120,7 +120,7 @@ class FileSystems:
             return True
         mounts = self._read()
         if device not in mounts:
-            # Another user may have mounted and unmounted it.
+            # Another user may have mounted and unmounted the device.
             return None if is_trusted(self._mounter) else False
         return is_trusted(mounts[device])
 
@@ -212,7 +212,7 @@ def find_answering(text: bytes, own: bytes = b"", mounter: int | None = None) ->
 def _users(mount: Mount, mounts: Map[str, Mount]) -> Iterator[int]:
     """Yield the users whose programs answer for a mount and, for an overlay, for its layers.
 
-    ``mounts``: the mounts by mount point. Layers that are on none of them are skipped.
+    ``mounts``: the mounts by mount point. Layers that lie on none of these mounts are skipped.
     """
     waiting, seen = [mount], set()
     while waiting:
@@ -225,7 +225,9 @@ def _users(mount: Mount, mounts: Map[str, Mount]) -> Iterator[int]:
 
 
 def _least_trusted(users: Iterable[int]) -> int | None:
-    """Return a user who is neither root nor we, if there is one; else any of ``users``; None if there are none."""
+    """Return a user who is neither root nor our own user, if there is one; else any of ``users``; None if there are
+    none.
+    """
     return max(users, key=lambda user: not is_trusted(user), default=None)
 
 

@@ -29,8 +29,8 @@ __all__ = [
 CGROUPS = "/sys/fs/cgroup"
 UNLIMITED = 1 << 62
 MAX_MAP_COUNT = 65_530
-"""The kernel's default limit on the mappings of a process."""
-# Free space on a disk that is left to other programs: this much, or a twentieth of a small disk.
+"""The kernel's default limit on the number of mappings of a process."""
+# The free disk space that is left to other programs: this many bytes, or a twentieth of a small disk.
 SPARED, SPARED_PART = 256 << 20, 20
 
 
@@ -52,7 +52,9 @@ class RoomLeft:
         self._asked = 0
 
     def check(self, name: str, done: int, step: int) -> None:
-        """Measure again after every ``step`` bytes; ``done``: bytes read so far. Raises GdbheapError for too little."""
+        """Measure again after every ``step`` bytes; ``done``: bytes read so far. Raises GdbheapError if too little
+        memory is left.
+        """
         if done - self._asked < step:
             return
         self._asked = done
@@ -75,7 +77,8 @@ def memory_left(process: int | str) -> int:
 
 
 def group_limit(process: int | str) -> int | None:
-    """Return the smallest memory limit of a process's control group and those above it, in bytes; None: no limit."""
+    """Return the smallest memory limit of a process's control group and the groups above it, in bytes; None: no
+    limit."""
     least = min((limit for limit, _used in _memory_limits(process)), default=UNLIMITED)
     return least if least < UNLIMITED else None
 
@@ -136,10 +139,11 @@ def _address_space_left() -> int:
 
 
 def group_folders(process: int | str, controller: str, proc: str = PROC, mounted: str = CGROUPS) -> Iterator[Path]:
-    """Yield the folders of a process's control group and of those above it, for versions 2 and 1 if they are mounted.
+    """Yield the folders of a process's control group and of the groups above it, for version 2 and version 1, if
+    mounted.
 
     Inside a container the names may be those of the machine, although only the container's own group is visible, at the
-    root. ``proc`` and ``mounted`` are where these file systems are mounted.
+    root. ``proc`` and ``mounted``: where procfs and the control groups are mounted.
     """
     for line in _text(Path(f"{proc}/{process}/cgroup")).splitlines():
         _, controllers, path = (line.split(":", 2) + ["", ""])[:3]

@@ -23,9 +23,9 @@ _EXPIRING = re.compile(rb"^signal: \d+/(?:0x)?([0-9a-f]+)$", re.MULTILINE)
 
 @dataclass
 class KernelPointers:
-    """The values that a process registered with ``epoll`` and with ``timers``, addresses or not.
+    """The values that a process registered with ``epoll`` and with ``timers``. They may be addresses or other numbers.
 
-    ``is_whole``: whether these are all such values, as far as the kernel shows.
+    ``is_whole``: whether all such values that the kernel shows were read.
     """
 
     epoll: list[int] = field(default_factory=list)

@@ -118,7 +118,8 @@ class ProcessFolder:
             return False
 
     def living(self) -> tuple[str, dict[str, str]] | None:
-        """Return the folder that shows the process's memory, below its own, and the fields of ``status`` there.
+        """Return the folder that shows the process's memory, as a path below the process's own folder, and the fields
+        of ``status`` there.
 
         The folder is "" until the first thread has ended, then "task/TID/" of the first thread that has not (proc(5)).
         None if all threads have ended. Reading ``status`` never blocks. Raises OSError.
@@ -151,8 +152,8 @@ class ProcessFolder:
         except (AttributeError, OSError) as error:
             if isinstance(error, ProcessLookupError) or not self.is_there():
                 raise ProcessLookupError(f"process {self.pid} has ended") from None
-            # Before Linux 5.3, or if a filter refuses pidfds: signal by id, right after the check that the id is still
-            # its own.
+            # Before Linux 5.3, or if a filter refuses pidfds: signal by id, right after the check that the id still
+            # belongs to this process.
             os.kill(self.pid, number)
             return
         try:
@@ -269,7 +270,9 @@ def exclusive_pages(path: str, start: int, end: int, page: int) -> int:
 
 
 def parse_status(text: bytes) -> dict[str, str]:
-    """Parse ``Name: value`` lines. Of lines with one name the first counts, so a process's name cannot add a field."""
+    """Parse ``Name: value`` lines. If several lines have the same name, the first one counts, so a process's name
+    cannot add a field.
+    """
     fields: dict[str, str] = {}
     for line in text.decode("utf-8", "replace").split("\n"):
         name, colon, value = line.partition(":")
@@ -281,7 +284,7 @@ def parse_status(text: bytes) -> dict[str, str]:
 def parse_rollup(text: bytes) -> Rss | None:
     """Parse the sums of ``smaps_rollup``; None without Rss.
 
-    The kernel's Rss does not include pages of hugetlbfs, although they are memory; they are added.
+    The kernel's Rss does not include pages of hugetlbfs, although they are memory; they are added here.
     """
     fields = parse_status(text)
     sizes = [kib(fields.get(name)) for name in SUMS]

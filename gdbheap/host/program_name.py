@@ -23,7 +23,7 @@ def program_name(arguments: Sequence[str], exe: str | None) -> str:
     """Return the program's name, at most LONGEST characters.
 
     ``arguments``: the command line; ``exe``: the program's file. A program may overwrite its command line with a title,
-    such as "nginx: worker process"; then the title is its name.
+    such as "nginx: worker process"; then the name is taken from the title.
     """
     first = arguments[0] if arguments else ""
     if not first.strip():
@@ -54,7 +54,9 @@ def command_words(arguments: Sequence[str], exe: str | None, executed: str = "")
 
 
 def _titled(title: str, exe: str | None) -> str:
-    """Return the name in a title. From a path that words follow, as redis-server writes it, take the file's name."""
+    """Return the name in a title. If the title is a path with words after it, as redis-server writes it, return the
+    file's name.
+    """
     path, _, words = title.partition(" ")
     is_path = path.startswith("/") and bool(words) and not (exe or "").startswith(f"{path} ")
     return os.path.basename(path) if is_path else os.path.basename(title) if title == exe else title

@@ -11,7 +11,7 @@ from gdbheap.machines.machine import THIS_MACHINE
 
 __all__ = ["has_our_rights"]
 
-# proc(5), namespaces(7). The namespace of its children counts as its own.
+# proc(5), namespaces(7). The namespace of a process's children counts as the process's own.
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "user", "uts")
 # The kernel's list of mounts starts at a process's root folder, so processes with different roots see different lists.
 MOUNTS, MOST_BYTES = "mountinfo", 4 << 20

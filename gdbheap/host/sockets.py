@@ -22,7 +22,7 @@ ANY = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}
 def listening(folder: str) -> list[tuple[str, int]]:
     """Return the (address, port) pairs at which a process listens, the lowest port first.
 
-    ``folder``: the process's folder in /proc. Empty if the kernel does not show them.
+    ``folder``: the process's folder in /proc. Empty if the kernel does not show the sockets.
     """
     own = _inodes(folder)
     found = set()
@@ -44,7 +44,7 @@ def _inodes(folder: str) -> set[str]:
 
 
 def _place(text: str, family: int) -> tuple[str, int]:
-    """Return the (address, port) of a text in net/tcp. It has the address's words in the machine's byte order."""
+    """Return the (address, port) of a text in net/tcp. The text has the address's words in the machine's byte order."""
     address, port = text.split(":")
     words = [int(address[start : start + 8], 16) for start in range(0, len(address), 8)]
     name = socket.inet_ntop(family, struct.pack(f"={len(words)}I", *words))

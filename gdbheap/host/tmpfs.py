@@ -124,7 +124,7 @@ class _Search:
             self._folder(held.descriptor, mount.device, mount.point.rstrip("/"), MAX_DEPTH)
 
     def _folder(self, held: int, device: int, path: str, depth: int) -> None:
-        """Search a folder that is held open with O_PATH, and all below it; then close it."""
+        """Search a folder that is held open with O_PATH, and everything below it; then close the folder."""
         try:
             if os.fstat(held).st_dev != device:
                 return

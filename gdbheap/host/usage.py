@@ -16,7 +16,7 @@ from gdbheap.host.procfs import BREAK, ENDED, START_STACK, STATE, ProcessFolder
 
 __all__ = ["Exact", "Usage", "exact_of", "libraries_of", "run_time", "usage_of"]
 
-# The mapping of brk() follows those of the program's file, near the start of the list.
+# The mapping of brk() follows the mappings of the program's file, near the start of the list.
 FIRST_MAPPINGS = 8 << 10
 RUNNING = "R"
 
@@ -27,7 +27,7 @@ class Usage:
 
     ``rss``: the resident bytes, which consist of ``anonymous``, ``file`` and ``shared``. ``swap``: the swapped bytes;
     ``brk``: the size of the memory from brk(). ``image``: identifies the program; it changes with each exec, as far as
-    that shows; None during an exec. ``runs``: whether the process is not asleep.
+    /proc shows that; None during an exec. ``runs``: whether the process is not asleep.
     """
 
     rss: int | None
@@ -47,7 +47,8 @@ class Usage:
 class Exact:
     """Bytes from ``smaps_rollup``.
 
-    ``rss``: the resident bytes; ``pss``: the same, but each page is divided by the number of processes that map it.
+    ``rss``: the resident bytes; ``pss``: the resident bytes, with each page divided by the number of processes that map
+    it.
     """
 
     rss: int | None

@@ -163,10 +163,11 @@ def _need_known(name: str) -> None:
 
 @dataclass(frozen=True)
 class Build:
-    """What is known of an interpreter's build before its release.
+    """The facts about an interpreter's build that are known before its release.
 
-    ``own``: the table of offsets that the interpreter publishes (None up to 3.12). ``added``: how many bytes further in
-    than usual the fields of its types lie. ``tagged``: the tags of mimalloc's pages show a free-threaded build.
+    ``own``: the table of offsets that the interpreter publishes (None up to 3.12). ``added``: the number of bytes by
+    which the offsets of its types' fields exceed the usual offsets. ``tagged``: the tags of mimalloc's pages show a
+    free-threaded build.
     """
 
     own: DebugOffsets | None = None
@@ -299,7 +300,7 @@ def _without_lock(text: str, major: int, minor: int, facts: Facts, source: str) 
 def exported_version(target: Target, module: LoadedObject) -> int | None:
     """Return the value of ``Py_Version`` (3.11 and later; 0x030B02F0 is 3.11.2), or None if no object exports it.
 
-    The symbol in the interpreter's own ``module`` is tried before those of other loaded objects."""
+    The symbol in the interpreter's own ``module`` is tried before the symbols of other loaded objects."""
     for loaded in [module] + target.objects:
         address = loaded.symbol("Py_Version")
         if address is not None:

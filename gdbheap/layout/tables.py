@@ -1,4 +1,5 @@
-"""Read the shipped tables of struct layouts: JSON files, by the release that changed a layout, each with its source."""
+"""Read the shipped tables of struct layouts: JSON files that list each layout under the release that changed it, and
+name their sources."""
 
 from __future__ import annotations
 

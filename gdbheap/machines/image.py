@@ -1,9 +1,9 @@
 """Parse ELF headers, program headers and notes from bytes, wherever the bytes came from.
 
-pyelftools follows section headers, names and offsets to the end of the file, and its notes read as many bytes as they
-claim to have. But memory has no section headers, a core may be cut anywhere and have 65,535 program headers or more,
-and a foreign file may state any size. So these structures are read here, in bulk and within bounds. Of an image that is
-not 64-bit and little-endian only the header is read. Layouts: elf(5).
+pyelftools follows section headers, names and offsets to the end of the file, and reads as many bytes of a note as the
+note claims to have. But memory has no section headers, a core may be cut anywhere and have 65,535 program headers or
+more, and a foreign file may state any size. So these structures are read here, in bulk and within bounds. Of an image
+that is not 64-bit and little-endian only the header is read. Layouts: elf(5).
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ class Segment(NamedTuple):
 
 
 class Section(NamedTuple):
-    """One section header: ``name`` is an offset in the table of names, ``offset`` one in the file; sizes in bytes."""
+    """One section header: ``name`` is an offset in the table of names, ``offset`` an offset in the file; sizes in
+    bytes.
+    """
 
     name: int
     type: int
@@ -137,7 +139,7 @@ def parse_sections(table: bytes) -> list[Section]:
 def extended_segment_count(section: bytes) -> int | None:
     """Return the number of program headers if it does not fit into 16 bits (PN_XNUM).
 
-    It is ``sh_info`` of the first section header; None if ``section``, which is that header, is cut short.
+    The number is ``sh_info`` of the first section header. ``section``: this header. None if it is cut short.
     """
     if len(section) < SECTION_SIZE:
         return None

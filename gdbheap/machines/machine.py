@@ -73,7 +73,7 @@ class SystemCalls:
 
     @property
     def size(self) -> int:
-        """How many bytes of code before the program counter ``number`` needs."""
+        """The number of bytes of code before the program counter that the method ``number`` needs."""
         return len(self.instruction) + (0 if self.load is None else len(self.load) + NUMBER_BYTES)
 
     def number(self, code: bytes, registers: Sequence[int]) -> int | None:
@@ -113,8 +113,8 @@ class ThreadStorage:
 class Frames:
     """A thread's registers in unwind tables.
 
-    ``dwarf``: their indexes (as in ``Notes``) by DWARF number, the program counter last. ``kept``: the DWARF numbers of
-    those that a function preserves for its caller.
+    ``dwarf``: the registers' indexes (as in ``Notes``) by DWARF number, the program counter last. ``kept``: the DWARF
+    numbers of the registers that a function preserves for its caller.
     """
 
     dwarf: tuple[int, ...]
@@ -191,7 +191,7 @@ class Machine:
         """Return the machine with pages of ``size`` bytes (AT_PAGESZ).
 
         A target may claim any size. So the machine's usual pages stay unless Linux has pages of this size, and all
-        ``ranges`` of the program consist of whole ones.
+        ``ranges`` of the program consist of whole pages of this size.
         """
         if size is None or size & (size - 1) or not SMALLEST_PAGE <= size <= LARGEST_PAGE:
             return self
@@ -200,9 +200,11 @@ class Machine:
         return found if fits else self
 
     def of_program(self, size: int | None, ranges: Sequence[tuple[int, int]]) -> Machine:
-        """Return the machine as a program with these ``ranges`` sees it, which claims pages of ``size`` bytes.
+        """Return the machine as it is for a program that has these ``ranges`` of memory and claims pages of ``size``
+        bytes.
 
-        How many bits an address has may depend on the kernel. The stack lies at the end of all addresses."""
+        How many bits an address has may depend on the kernel. The stack shows this, because it lies at the end of all
+        addresses."""
         found = self.with_page(size, ranges)
         if self.pointer_mask == self.address_end - 1:
             return found

@@ -61,7 +61,7 @@ class Table:
 
     @property
     def ok(self) -> bool:
-        """Whether every figure that was asked for is known."""
+        """Whether every figure that was requested is known."""
         return not self.left_out
 
 

@@ -1,6 +1,7 @@
 """Read the memory figures of all processes while the rest of gdbheap is imported.
 
-Both take about as long, and the kernel's walk needs no Python. This module imports nothing that takes long.
+The read and the imports take about as long, and the kernel's walk needs no Python. This module imports nothing that
+takes long.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ _begun: list[_Reading] = []
 
 
 class _Reading:
-    """A read of all processes in a thread of its own. ``rows``: None if it failed; the caller must then read again."""
+    """A read of all processes in a thread of its own. ``rows``: None if the read failed; the caller must then read
+    again.
+    """
 
     def __init__(self) -> None:
         self.rows: list[ProcessAccount] | None = None

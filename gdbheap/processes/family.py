@@ -1,7 +1,7 @@
 """Several processes in one answer: what each of them has, what they share, and what they could share.
 
-The kernel's figures are read while all processes are stopped, so that they fit together. Then the processes are read
-one by one, each together with the process whose pages it had at the fork: its parent, or else a sibling.
+The kernel's figures are read while all processes are stopped, so that they are from the same moment. Then the processes
+are read one by one, each together with the process whose pages it had at the fork: its parent, or else a sibling.
 
 If the two processes do not come from one exec, none is stopped for a comparison. Otherwise the other process is stopped
 only while pages are compared, and for all comparisons together no longer than a process may be stopped at a time."""
@@ -65,8 +65,8 @@ Verdict = Callable[[Ledger], str]
 class Member:
     """One process of the answer.
 
-    ``beside``: the process that it was compared with. ``verdict``, ``holders``: from its first page; "" and empty if
-    its heap was not read."""
+    ``beside``: the process that it was compared with. ``verdict``, ``holders``: the verdict and the holders on its
+    first page; "" and empty if its heap was not read."""
 
     pid: int
     parent_pid: int
@@ -87,7 +87,7 @@ class Member:
 class Sums:
     """The sums over the processes whose figures are known, in bytes.
 
-    ``pss``: their total memory, provided that they share none with other processes."""
+    ``pss``: the total memory of these processes, provided that they share no memory with other processes."""
 
     processes: int
     rss: int
@@ -99,7 +99,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Advice:
-    """What something done before the fork would save.
+    """What an action before the fork would save.
 
     ``id``: "freeze" (call gc.freeze()), or "preload" (load before the fork what each worker loads for itself);
     ``saves``, ``most_saved``, ``least_saved``: bytes."""
@@ -141,10 +141,10 @@ class Family:
 class _Looks:
     """What was found out about the ``held`` processes, collected one by one.
 
-    ``beside``: by process, the one it is compared with; ``stood``: by such other process, for how many seconds it was
-    stopped for comparisons; ``forking``: the other processes that are parents. ``types``: types whose reference counts
-    were written. ``marks``, ``objects``: by worker, the marks of its pages of values, and the bytes of its objects by
-    type; ``parents``: both of these, by parent."""
+    ``beside``: for each process, the other process with which it is compared; ``stood``: for each other process, the
+    seconds for which it was stopped for comparisons; ``forking``: the other processes that are parents. ``types``:
+    types whose reference counts were written. ``marks``, ``objects``: for each worker, the marks of its pages of
+    values, and the bytes of its objects by type; ``parents``: both of these for each parent."""
 
     held: dict[int, ProcessFolder]
     limit: float | None
@@ -201,7 +201,8 @@ def family(
 
 
 def _held(processes: Sequence[Named]) -> tuple[dict[int, ProcessFolder], dict[int, str]]:
-    """Open the folders of the processes. Return these, and for those that could not be opened the reason."""
+    """Open the folders of the processes. Return the open folders and, for each process that could not be opened, the
+    reason."""
     found, left_out = {}, {}
     for process in processes:
         try:
@@ -262,9 +263,10 @@ def _sums(members: Iterable[Member]) -> Sums:
 
 
 def _relatives(members: Sequence[Member], held: dict[int, ProcessFolder]) -> dict[int, int]:
-    """Return, by process, the one whose pages it may have had at the fork: its parent, or the smallest sibling (USS).
+    """Return, for each process, the other process whose pages it may have had at the fork: its parent, or the sibling
+    with the smallest USS.
 
-    Processes of another exec are left out, because stopping them would be in vain."""
+    Processes of another exec are left out, because comparing with them would show nothing."""
     execs = {member.pid: exec_of(held[member.pid]) for member in members}
     forked: dict[object, list[int]] = {}
     for member in sorted(members, key=lambda member: (member.uss or 0, member.pid)):
@@ -298,7 +300,7 @@ def _looked(member: Member, looks: _Looks) -> Member:
 
 
 def _prepared(folder: ProcessFolder | None) -> Preparation | None:
-    """Read what can be known about a process before it is stopped; None if it cannot be read."""
+    """Read the facts about a process that can be read before it is stopped; None if they cannot be read."""
     with suppress(GdbheapError):
         return None if folder is None else Preparation(folder)
     return None
@@ -360,10 +362,10 @@ def _freeze(compared: Sequence[Member]) -> Advice:
 def _preload(looks: _Looks) -> Advice:
     """Return what loading before the fork would save: data that several workers have and their parent does not have.
 
-    ``most_saved``: summed over types, the bytes of objects that all workers have beyond the parent's. ``least_saved``:
-    the bytes of equal pages of values, compared byte by byte (mutable objects may be equal by chance). If
-    ``least_saved`` is larger, ``most_saved`` is 0: the workers have no more than the parent, and wrote the same values
-    to pages that they had from it."""
+    ``most_saved``: summed over types, the bytes of objects that all workers have in addition to the parent's.
+    ``least_saved``: the bytes of equal pages of values, compared byte by byte (mutable objects may be equal by chance).
+    If ``least_saved`` is larger, ``most_saved`` is 0: the workers have no more than the parent, and wrote the same
+    values to pages that they had from it."""
     least = most = workers = 0
     for parent, (marks, objects) in looks.parents.items():
         forked = [pid for pid, other in looks.parent_of.items() if other == parent]

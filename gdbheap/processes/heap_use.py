@@ -23,7 +23,9 @@ class Largest:
 
 @dataclass(frozen=True)
 class HeapUse:
-    """Resident bytes of a process's heap. ``finding``: the largest one; of equal ones, one that is not doubtful."""
+    """Resident bytes of a process's heap. ``finding``: the largest finding; of equally large ones, one that is not
+    doubtful.
+    """
 
     in_use: int
     free: int

@@ -167,13 +167,13 @@ def _answered() -> set[int]:
 def name_of(row: ProcessAccount, programs: dict[int, str]) -> str:
     """Return the name that ps_mem gives a process.
 
-    It is the program, unless the process has another name and its parent runs another program."""
+    It is the program's name, unless the process has another name and its parent runs another program."""
     program, name = programs[row.pid], _text(row.name)
     return program if program.startswith(name) or programs.get(row.parent) == program else name
 
 
 def is_python(name: str) -> bool:
-    """Return whether a name is that of a Python: python, python3.11, python3d, pypy3.10."""
+    """Return whether a name is the name of a Python interpreter: python, python3.11, python3d, pypy3.10."""
     if name.startswith("pypy"):
         return not name[len("pypy") :].strip(DIGITS)
     letter = name[len("python") :].lstrip(DIGITS)

@@ -33,7 +33,8 @@ MANY_FROZEN = 5000
 
 @dataclass(frozen=True)
 class TypeCounts:
-    """A type whose objects' reference counts have changed. A page with several types counts for each of them."""
+    """A type whose objects' reference counts have changed. A page with objects of several types counts for each of
+    these types."""
 
     type: str
     objects: int
@@ -83,10 +84,11 @@ def total_types(rows: Iterable[TypeCounts]) -> list[TypeCounts]:
 
 
 def exec_of(folder: ProcessFolder) -> tuple[str | None, bytes] | None:
-    """Return what identifies the exec of a process and is known without a stop; None if the kernel shows nothing.
+    """Return what identifies the exec of a process and can be read without stopping it; None if the kernel shows
+    nothing.
 
     It is the program and the auxiliary vector, which contains addresses chosen at random. Processes of different execs
-    hardly ever have the same; ``is_fork`` decides."""
+    hardly ever have the same values; ``is_fork`` decides."""
     try:
         vector = folder.read("auxv")
     except OSError:
@@ -124,10 +126,10 @@ def private_ranges(process: Process) -> Ranges:
 
 
 class Comparison:
-    """A comparison of the pages of a process with those of another.
+    """A comparison of the pages of a process with the pages of another process.
 
-    Both must be stopped during ``read``, the other process for nothing else: work that grows with this process's
-    objects is done before and after ``read``. Raises Unsupported."""
+    Both processes must be stopped during ``read``, and the other process for nothing else: work that grows with this
+    process's objects is done before and after ``read``. Raises Unsupported."""
 
     def __init__(self, heap: Heap) -> None:
         process, self._heap = heap.target, heap
@@ -151,7 +153,8 @@ class Comparison:
         return True
 
     def answer(self) -> tuple[Written, list[TypeCounts]]:
-        """Return the pages by what was written to them, and the types whose counts were written. Raises OSError."""
+        """Return the pages by what was written to them, and the types whose reference counts were written. Raises
+        OSError."""
         assert self._found is not None
         (compared, ranges, has_collected), here, objects = self._found, self._process, self._objects
         heaps = _native.Heaps(here.space, []) if objects is None else objects.heaps
@@ -180,7 +183,7 @@ def _type_counts(row: _native.CountsOf, name: str, page: int, has_collected: boo
 
 
 def _alone(process: Process, ranges: Ranges) -> int:
-    """Return how many pages only this process maps, in memory that the other one does not have. Raises OSError."""
+    """Return how many pages only this process maps, in memory that the other process does not have. Raises OSError."""
     path, pages, page = process.folder.path("pagemap"), process.pages, process.machine.page
     if pages is None:
         return sum(exclusive_pages(path, start, end, page) for start, end in ranges)

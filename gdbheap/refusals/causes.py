@@ -106,11 +106,12 @@ def not_dumpable(facts: Facts) -> str | None:
 def yama(facts: Facts) -> str | None:
     """Return the cause if Yama's ``ptrace_scope`` forbids reading the process.
 
-    1: only descendants; 2: only with CAP_SYS_PTRACE; 3: nobody. See Documentation/admin-guide/LSM/Yama.rst.
+    1: a process may read only its descendants; 2: reading needs CAP_SYS_PTRACE; 3: nobody may read a process. See
+    Documentation/admin-guide/LSM/Yama.rst.
     """
     if facts.ptrace_scope >= 3:
         return (
-            f"{SCOPE} is 3: nobody may trace a process until the next boot; let {facts.process} write a core, and "
+            f"{SCOPE} is 3: no user may trace a process until the next boot; let {facts.process} write a core, and "
             "give that core"
         )
     if facts.may_trace_all or facts.ptrace_scope == 0:
@@ -125,15 +126,17 @@ def more_capable(facts: Facts) -> str | None:
     missing = facts.permitted & ~facts.capabilities
     if facts.may_trace_all or not missing:
         return None
-    why = f"has capabilities that gdbheap lacks (mask {missing:#x})"
+    why = f"has capabilities that gdbheap does not have (mask {missing:#x})"
     return f"{facts.process} {why}, so reading it needs CAP_SYS_PTRACE: {grant(facts)}"
 
 
 def namespace(facts: Facts) -> str | None:
-    """Return the cause if gdbheap is in a user namespace: its capabilities count only in this one and those below."""
+    """Return the cause if gdbheap is in a user namespace: its capabilities count only in this namespace and in the
+    namespaces below it.
+    """
     if not facts.user_namespace:
         return None
-    where = "gdbheap runs in a user namespace (rootless container), and has no capabilities outside of it"
+    where = "gdbheap runs in a user namespace (rootless container), and has no capabilities outside of this namespace"
     return f"{where}: to read {facts.process}, run gdbheap outside, as the user of that process or as root"
 
 
@@ -156,7 +159,7 @@ def filtered(facts: Facts) -> str | None:
 def unknown(facts: Facts) -> str:
     """Return the line for a refusal that none of the known causes explains."""
     guess = "perhaps a tracer outside this PID namespace, or a security module"
-    return f"the kernel refuses access to {facts.process} without saying why ({guess}): try as root on the host"
+    return f"the kernel refuses access to {facts.process} without a reason ({guess}): run gdbheap as root on the host"
 
 
 def grant(facts: Facts) -> str:

@@ -32,7 +32,7 @@ NAME_LIMIT = 64
 OURS = b"gdbheap"
 NAMESPACE_SEARCH_LIMIT = 20_000
 # The end of the message if the kernel would make gdbheap wait for a process.
-WAITING = "one of its threads waits, perhaps for a file system that does not answer; try again"
+WAITING = "one of its threads waits, perhaps for a file system that does not respond; try again"
 
 
 def open_folder(process: Named) -> ProcessFolder:
@@ -87,7 +87,7 @@ def explain(process: Named, error: BaseException) -> GdbheapError:
     if number in (errno.EPERM, errno.EACCES):
         return NotPermitted(causes.permission(gather(folder)))
     if number in (errno.ESRCH, errno.ENOENT):
-        return NoTarget(f"process {pid} ended while it was being read: give a core, if it left one")
+        return NoTarget(f"process {pid} ended while it was being read: give its core, if it left a core")
     if number in EXHAUSTED:
         return exhausted(error)
     return GdbheapError(
@@ -96,13 +96,15 @@ def explain(process: Named, error: BaseException) -> GdbheapError:
 
 
 def other_tracer(folder: ProcessFolder) -> int:
-    """Return the id of the process that traces this one or any of its threads; 0 if none does, or gdbheap itself."""
+    """Return the id of the process that traces this one or any of its threads; 0 if no process does, or if gdbheap
+    itself does.
+    """
     tracer = _tracer(folder, _status(folder))
     return 0 if tracer == os.getpid() else tracer
 
 
 def is_gdbheap(pid: int) -> bool:
-    """Return whether a process is a gdbheap, by its name; False for 0."""
+    """Return whether a process has the name of gdbheap's own processes; False for the process id 0."""
     return pid != 0 and _read_bytes(f"{PROC}/{pid}/comm").strip() == OURS
 
 
@@ -136,9 +138,9 @@ def gather(folder: ProcessFolder) -> Facts:
 
 
 def container(root: str = "", environment: Mapping[str, str] = os.environ) -> str:
-    """Return in what gdbheap itself runs: ``kubernetes``, ``container``, or ``""`` for neither.
+    """Return where gdbheap itself runs: in ``kubernetes``, in another ``container``, or ``""`` if in neither.
 
-    It is recognised by marks that container runtimes leave in the environment and in files below ``root``.
+    The place is recognised by marks that container runtimes leave in the environment and in files below ``root``.
     """
     marks = _read_bytes(f"{root}{PROC}/1/cgroup")
     if "KUBERNETES_SERVICE_HOST" in environment or b"kubepods" in marks:
@@ -150,7 +152,7 @@ def container(root: str = "", environment: Mapping[str, str] = os.environ) -> st
 
 
 def _no_memory(folder: ProcessFolder, status: dict[str, str], flags: int) -> str | None:
-    """Return why the process has no memory that could be read; None if it has."""
+    """Return why the process has no memory that could be read; None if it has memory."""
     process = f"process {folder.pid} ({one_line(status.get('Name', '?'), NAME_LIMIT)})"
     leader = _number(status.get("Tgid"))
     if leader not in (0, folder.pid):
@@ -163,7 +165,7 @@ def _no_memory(folder: ProcessFolder, status: dict[str, str], flags: int) -> str
         return f"the first thread of {process} has ended, so /proc no longer shows its memory: give a core of it"
     parent = _number(status.get("PPid"))
     who = f"{named(_process_name(parent) or '?')} (process {parent})"
-    return f"{process} is a zombie: its memory is gone, and only {who} can reap the zombie: give a core, if it left one"
+    return f"{process} is a zombie: its memory is gone, and only {who} can reap it: give its core, if it left a core"
 
 
 def _check_lock(folder: ProcessFolder) -> None:
@@ -201,7 +203,7 @@ def _gone(folder: ProcessFolder, error: OSError) -> GdbheapError:
 
 def another(folder: ProcessFolder) -> NoTarget:
     """Return the error for a process id that belongs to another process by now."""
-    return NoTarget(f"process {folder.pid} has ended; its number belongs to another process now")
+    return NoTarget(f"process {folder.pid} has ended; another process now has its id")
 
 
 def _absent(pid: int, error: OSError) -> GdbheapError:
@@ -230,7 +232,9 @@ def _hidden(pid: int) -> NotPermitted:
 
 
 def _inner_process(pid: int) -> int:
-    """Return the id, here, of the process whose id in a PID namespace below this one is ``pid``; 0 if there is none."""
+    """Return the id that a process has here. ``pid``: its id in a PID namespace below this one. 0 if there is no such
+    process.
+    """
     nobody: list[str] = []
     for name in _quiet(partial(os.listdir, PROC), nobody)[:NAMESPACE_SEARCH_LIMIT]:
         if name.isdigit():
@@ -241,7 +245,7 @@ def _inner_process(pid: int) -> int:
 
 
 def _tracer(folder: ProcessFolder, status: dict[str, str]) -> int:
-    """Return the id of the process that traces this one or any of its threads; 0 for none.
+    """Return the id of the process that traces this one or any of its threads; 0 if no process does.
 
     The kernel names the thread that traces, not its process.
     """

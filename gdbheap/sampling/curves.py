@@ -1,4 +1,4 @@
-"""Series as curves: the figures of each process over time, with the first, last and highest value of each."""
+"""Series as curves: the figures of each process over time, with the first, last and highest value of each figure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Curve:
     values: list[int] = field(default_factory=list)
 
     def at(self, times: Iterable[float]) -> Iterator[float]:
-        """Yield the value at each of the given times, by linear interpolation. They must ascend and lie within the
+        """Yield the value at each of the given times, by linear interpolation. The times must ascend and lie within the
         curve."""
         place = 0
         for time in times:
@@ -44,7 +44,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class ProcessCurves:
-    """The curves and events of one process in one file. Only curves with values are there, by name."""
+    """The curves and events of one process in one file. ``curves``: the curves that have values, by name."""
 
     file: str
     pid: int

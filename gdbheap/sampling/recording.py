@@ -97,7 +97,7 @@ def record(programs: Programs, plan: Plan) -> Recorded:
 
 
 class Recording:
-    """One recording. ``run`` makes it."""
+    """One recording, which ``run`` makes."""
 
     def __init__(self, programs: Programs, plan: Plan) -> None:
         self.plan, self.programs = plan, programs
@@ -110,7 +110,7 @@ class Recording:
         if not programs.command and not programs.may_come and not programs.now():
             raise NoTarget("none of these processes is running: ps -e lists the running processes")
         if programs.may_come and not programs.now():
-            raise NoTarget("no running process matches these words: 'heap ps' lists the programs")
+            raise NoTarget("no running process matches: 'heap ps' lists the programs")
         self.started: Started | None = None
 
     def run(self) -> Recorded:

@@ -39,12 +39,12 @@ from gdbheap.targets.running_memory import RunningMemory
 
 __all__ = ["Moment", "Paced", "Watched"]
 
-# The largest share of one processor's time, for most work; for a full read; and after full reads that found nothing.
+# The largest share of one processor's time: for most work, for a full read, and after full reads that found nothing.
 SHARE, LOOK_SHARE, LEAST_SHARE = 0.01, 0.2, 0.001
 STOPS = 5
 NAP_SECONDS = 0.001
-# For so many seconds a process is given time to run. The kernel's slowest clock ticks every 10 ms, most tick every 1 or
-# 4 ms.
+# The seconds for which a process is given time to run. The kernel's slowest clock ticks every 10 ms, most tick every 1
+# or 4 ms.
 RUN_SECONDS = 0.005
 
 
@@ -133,7 +133,7 @@ class Watched:
             raise NoTarget(f"process {self.pid} has ended") from None
 
     def look(self, usage: Usage) -> str | None:
-        """Find the allocators' data structures if not all are known. Return the kind of event that this is.
+        """Find the allocators' data structures if not all are known. Return the kind of the event to report.
 
         "start": the first result; "exec": the process now runs another program; "found": another allocator was found;
         None: nothing new. Raises NoTarget."""

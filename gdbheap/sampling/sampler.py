@@ -143,7 +143,7 @@ class Sampler:
 
     def _give_up(self, pid: int, error: Exception) -> Event:
         """Record why a process cannot be sampled, and return the event. The process is reported only once, and skipped
-        as long as it is among the wanted ones."""
+        as long as it is one of the wanted processes."""
         self._refused[pid] = reason_of(error)
         return self._failed(pid, error)
 

@@ -335,8 +335,8 @@ def _sums(sample: Sample) -> tuple[object, ...]:
 
 
 def _check_figures(value: object) -> None:
-    """Check all numbers of a record or of several. Numbers with a fraction must be possible seconds. Raises
-    UsageError."""
+    """Check all numbers of a record or of several. Numbers with a fraction are times in seconds and must be possible
+    ones. Raises UsageError."""
     for number in _numbers(value):
         if isinstance(number, float) and not is_time(number):
             raise UsageError(f"{number:g} seconds is neither a possible date nor a possible duration")

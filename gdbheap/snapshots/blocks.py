@@ -95,7 +95,7 @@ def list_blocks(heap: Heap) -> tuple[BlockTable, _native.BlockColumns]:
 
 
 def _stores(heap: Heap) -> tuple[list[str], list[_native.Store]]:
-    """Return the names of allocators and their stores of blocks, one for one, Python's own allocator first."""
+    """Return the names of allocators and, in the same order, their stores of blocks, Python's own allocator first."""
     found: list[tuple[int, str, _native.Store]] = []
     for allocator in heap.allocators:
         given = WalkedBlocks()

@@ -98,7 +98,8 @@ class ArenaChange:
 
 @dataclass(frozen=True)
 class OwnerChange:
-    """An object that retains among the most in the first or the last snapshot, and how the retained bytes changed.
+    """An object that is among those that retain the most in the first or the last snapshot, and how much its retained
+    bytes changed.
 
     If several objects retain the same blocks, it is the innermost of them.
     """
@@ -116,8 +117,8 @@ class OwnerChange:
 class HoleChange:
     """A hole that came or went between the snapshots.
 
-    A new hole is in the last snapshot and overlaps no hole of the first; for a gone one it is the other way round.
-    ``around``: the blocks before and after the hole, in words.
+    A new hole is in the last snapshot and overlaps no hole of the first; a gone hole is in the first snapshot and
+    overlaps no hole of the last. ``around``: the blocks before and after the hole, in words.
     """
 
     address: int
@@ -130,7 +131,7 @@ class HoleChange:
 
 @dataclass(frozen=True)
 class FindingChange:
-    """A finding of ``heap``, and how the bytes that following its advice would save have changed."""
+    """A finding of ``heap``, and how much the bytes changed that following its advice would save."""
 
     id: str
     state: Change
@@ -207,8 +208,8 @@ def difference(taken: Sequence[Look], limit: int | None = None) -> Difference:
 def _is_one_process(looks: Sequence[Snapshot]) -> bool:
     """Return whether all snapshots may be of one process.
 
-    A core does not record when the machine was started, so one with the pid and the executable of a process counts as a
-    core of this process.
+    A core does not record when the machine was started, so a core with the pid and the executable of a process counts
+    as a core of this process.
     """
     known = [{key: look.target.get(key) for key in IDENTITY} for look in looks]
     for key in ("pid", "exe"):
@@ -231,7 +232,7 @@ def _keyed(rows: Iterable[R], key: Callable[[R], Hashable]) -> dict[Any, R]:
 
 
 def _lines(looks: Sequence[Snapshot]) -> list[LineChange]:
-    """Return every line that any snapshot has, in the order of the last one.
+    """Return every line that any snapshot has, in the order of the last snapshot.
 
     If a snapshot lacks a line, the line counts as 0 bytes there.
     """
@@ -328,8 +329,8 @@ def _owner_key(looks: Sequence[Snapshot], same: bool) -> Callable[[Kept], Hashab
     """Return the function that identifies an object across snapshots.
 
     An object of one process may have another path in each snapshot, for example with keys in one and without contents
-    in another, so then its address counts. An object with neither address nor path is identified by its chain, if this
-    is a name.
+    in another, so it is identified by its address then. An object with neither address nor path is identified by its
+    chain, if this is a name.
     """
     met = [one for look in looks for row in look.owners or [] if same for one in (row, *row.inner)]
     places = Counter((row.address, row.type) for row in met)

@@ -213,7 +213,7 @@ def _document(source: _Source) -> dict[str, Any]:
     if entry.file_size > min(MAX_DOCUMENT_BYTES, DOCUMENT_SPARE + DOCUMENT_RATIO * entry.compress_size):
         raise _refused(path, f"it claims to be larger than any snapshot: {ENTRY} has {entry.file_size:,} bytes")
     text = _contents(source, entry, threading.Event())
-    # Each value except the first follows one of these characters.
+    # Each value in the JSON text, except the first one, follows one of these characters.
     _check_room(path, len(text) + NODE_BYTES * sum(map(text.count, (b",", b":", b"[", b"{"))))
     with suppress(ValueError):
         content = parsed(text)

@@ -59,7 +59,7 @@ def _resident(earlier: Summary, now: Summary, unknown: int) -> int:
 def _owner(found: Difference, more: int) -> OwnerChange | None:
     """Return the innermost object that retains most of the growth; None if no object does.
 
-    The innermost is chosen because everything that reaches it retains as much.
+    The innermost object is chosen because everything that reaches it retains as much.
     """
     most = [row for row in found.owners if row.retained >= MIN_SHARE_OF_GROWTH * more]
     return min(most, key=lambda row: (row.looks[-1], -len(row.path or "")), default=None)

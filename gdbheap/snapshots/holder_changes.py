@@ -57,7 +57,7 @@ def changed_holders(looks: Sequence[Snapshot], same: bool) -> list[HolderChange]
 def _by_name(rows: Sequence[MainHolder], patterns: set[str]) -> dict[str, MainHolder]:
     """Return the rows by the name under which they are compared.
 
-    Rows with the same name become one: the largest of them, with the bytes of all.
+    Rows with the same name become one: the largest of them, with the bytes of all these rows.
     """
     found: dict[str, MainHolder] = {}
     for row in rows:
@@ -78,7 +78,7 @@ def _name(row: MainHolder, patterns: set[str]) -> str:
     """Return a holder's path without the parts that change between snapshots.
 
     These are counts, which items come first, and the most frequent type. If another snapshot lists the variable only in
-    a group of similar ones (``patterns``), return the path of that group.
+    a group of similar variables (``patterns``), return the path of that group.
     """
     path = _without_places(row.path)
     plain = COUNT.sub("", path, count=1)
@@ -90,7 +90,7 @@ def _name(row: MainHolder, patterns: set[str]) -> str:
 
 
 def _renamed(table: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[str, MainHolder]:
-    """Return the table; its objects have the paths that they have in the last snapshot."""
+    """Return the table, in which each object has the path that it has in the last snapshot."""
     places = [((row.address, row.what), name) for name, row in last.items() if row.address is not None]
     names: dict[tuple[int | None, str | None], str] = dict(places)
     found = {}

@@ -58,9 +58,9 @@ class Overview:
 
     ``time``: seconds since 1970. ``target``: as in JSON. ``ledger``: with its details. ``places``: the types in the
     cells of ``map``, in the order of its groups. ``by_type``: what all objects of a type retain. ``kept``: the objects
-    that retain the most, with paths. ``threads``: the threads with the variables of their frames; ``lines``: without
-    these. ``names``: the names of all threads. ``holders``: the holders of all memory in use, None if they were not
-    searched.
+    that retain the most, with paths. ``threads``: the threads with the variables of their frames; ``lines``: the
+    threads without their variables. ``names``: the names of all threads. ``holders``: the holders of all memory in use,
+    None if they were not searched.
     """
 
     time: float
@@ -116,7 +116,7 @@ def overview(heap: Heap, with_owners: bool | None = None) -> Overview:
         lines=_ask(lambda: thread_lines(heap)),
         names=[ThreadName(thread.tid, thread.name) for thread in target.threads],
         holders=held.every,
-        # Read last, because the answers above add to these.
+        # The next fields are read last, because the answers above add to them.
         warnings=list(heap.warnings),
         damage=list(heap.damage),
         partial=heap.partial,

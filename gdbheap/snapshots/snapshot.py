@@ -129,7 +129,8 @@ def as_written(read: Snapshot) -> Snapshot:
 def budget_of(with_owners: bool | None) -> float:
     """Return how many seconds of CPU time may be spent on finding holders.
 
-    There is no limit if ``with_owners`` is true; 0 if it is false; if it is None, as much as is quick.
+    If ``with_owners`` is true, there is no limit; if it is false, it is 0; if it is None, it is what still counts as
+    quick.
     """
     if with_owners is None:
         return MAX_GRAPH_BLOCKS / BLOCKS_A_SECOND
@@ -172,7 +173,7 @@ def take(
         mappings=mappings(target),
         blocks=blocks,
         holders=_to_compare(held),
-        # Read last, because the answers above add to these.
+        # The next fields are read last, because the answers above add to them.
         partial=heap.partial,
         warnings=list(heap.warnings),
         damaged=len(heap.damage),

@@ -15,8 +15,10 @@ __all__ = ["CELLS", "Places", "TypeShare", "places", "places_on"]
 
 Stretch = tuple[int, int]
 CELLS = 1 << 15
-"""The most cells of a map, or two for each range: as many as a page can hold, and fine enough for types."""
-# If there are more blocks, they are not listed one by one, because each takes about ten bytes meanwhile.
+"""About the most cells of a map or, if there are many ranges, two for each range. A page can hold as many, and they are
+small enough for types.
+"""
+# If there are more blocks, they are not listed one by one, because each listed block takes about ten bytes meanwhile.
 MAX_BLOCKS = 64_000_000
 
 

@@ -43,9 +43,9 @@ MAX_OWNED = 100
 class Running(NamedTuple):
     """A process as its ``stat`` shows it.
 
-    ``start``: in clock ticks after boot; ``name``: up to 15 bytes; ``is_kernels``: whether it is a kernel thread;
-    ``pages``: the resident pages; ``place``: the folder below ``/proc/PID`` that shows its memory: empty, or
-    ``task/TID/`` if the main thread has ended.
+    ``start``: when it started, in clock ticks after boot; ``name``: up to 15 bytes; ``is_kernels``: whether it is a
+    kernel thread; ``pages``: the resident pages; ``place``: the folder below ``/proc/PID`` that shows its memory:
+    empty, or ``task/TID/`` if the main thread has ended.
     """
 
     pid: int
@@ -65,7 +65,7 @@ class Programs:
     started. ``children`` adds all descendants of the selected processes, which stay selected after their parents end.
     ``command``: the command that ``start`` runs; its process is then selected too. ``owner`` (a uid) adds the largest
     MAX_OWNED processes of that user. The folder in /proc of a named process is held open from the beginning, and a
-    found process is identified by its start time. So no later process with the same id is taken for one of them.
+    found process is identified by its start time. So no later process with the same id is taken for a selected one.
     """
 
     def __init__(
@@ -109,7 +109,8 @@ class Programs:
         return started
 
     def now(self) -> list[int]:
-        """Return the ids of the selected processes that run now, ascending. Zombies and ended ones are left out."""
+        """Return the ids of the selected processes that run now, ascending. Zombies and ended processes are
+        left out."""
         if not self.may_grow:
             return self._running()
         there = {found.pid: found for found in processes()}
@@ -143,7 +144,7 @@ class Programs:
         return list(_opened(self.now(), self.folder))
 
     def meant(self) -> list[Named]:
-        """Return the named processes, and the selected ones that run now and may be seen, by ascending id.
+        """Return the named processes, and the selected processes that run now and may be seen, by ascending id.
 
         If too many files are open to hold a process too, its id is returned instead.
         """
@@ -194,7 +195,8 @@ class Programs:
 
 
 def _opened(processes: Sequence[Named], opener: Callable[[Any], ProcessFolder]) -> Iterator[ProcessFolder]:
-    """Yield the processes that still run and may be seen. Raises GdbheapError for more than can be held open."""
+    """Yield the processes that still run and may be seen. Raises GdbheapError if these are more than can be
+    held open."""
     for process in processes:
         with suppress(NoTarget, NotPermitted):
             yield opener(process)
@@ -315,7 +317,9 @@ def folders(cgroup: str) -> list[Path]:
 
 
 def _hierarchies() -> list[str]:
-    """Return where hierarchies may be mounted: version 2 at CGROUPS, each controller of version 1 in a folder of it."""
+    """Return where hierarchies may be mounted: version 2 at CGROUPS, each controller of version 1 in a folder below
+    CGROUPS.
+    """
     with suppress(OSError):
         return [CGROUPS, *(entry.path for entry in os.scandir(CGROUPS) if entry.is_dir(follow_symlinks=False))]
     return [CGROUPS]

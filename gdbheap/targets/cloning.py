@@ -26,7 +26,7 @@ __all__ = ["cloned"]
 CAP_SYS_ADMIN, CAP_SYS_RESOURCE = 1 << 21, 1 << 24
 # The most descriptors of a process that are read, and the most bytes of the paths of its open files.
 MAX_DESCRIPTORS, LINK_BYTES = 100_000, 16 << 20
-INSTEAD = "without --clone, gdbheap stops the process while it reads"
+INSTEAD = "without --clone, gdbheap stops the process while it reads its memory"
 
 
 def refuse(folder: ProcessFolder) -> None:
@@ -43,7 +43,7 @@ def _reasons(folder: ProcessFolder, status: dict[str, str]) -> Iterator[str | No
         yield f"gdbheap makes copies only on {names}, and this machine is {platform.machine()}"
     yield _filtered(folder)
     if status.get("State", "")[:1] in ("T", "t"):
-        yield f"process {folder.pid} is stopped already"
+        yield f"process {folder.pid} is already stopped"
     opened = _opened(folder)
     if opened is None:
         yield f"process {folder.pid} has more than {MAX_DESCRIPTORS:,} files open, or very long paths of open files"
@@ -58,7 +58,7 @@ def _reasons(folder: ProcessFolder, status: dict[str, str]) -> Iterator[str | No
 def _filtered(folder: ProcessFolder) -> str | None:
     modes = set()
     for tid in folder.tasks():
-        with suppress(OSError):  # it has ended meanwhile
+        with suppress(OSError):  # The thread may have ended meanwhile.
             modes.add(folder.status(tid).get("Seccomp", "0"))
     if modes - {"0"}:
         return f"process {folder.pid} runs under seccomp, which may refuse the system call or kill the process"
@@ -123,7 +123,7 @@ def _too_much(folder: ProcessFolder, status: dict[str, str]) -> str | None:
     """Return the reason if there is too little memory for a copy; None if there is enough.
 
     Page tables are copied at once. While the copy lives, the kernel copies each page that the process writes, at worst
-    all.
+    all pages.
     """
     own, tables = (kib(status.get(name)) or 0 for name in ("RssAnon", "VmPTE"))
     left = headroom.memory_left(folder.place)

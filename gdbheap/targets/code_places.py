@@ -108,7 +108,7 @@ def function_places(target: Target, name: str, conditions: Sequence[Condition]) 
     """Return the beginnings of all exported functions with this name.
 
     The dynamic linker's own function is left out, as nothing else calls it. If a function begins with a landing pad for
-    indirect calls (endbr64), the place is after it, so that it stays the first instruction.
+    indirect calls (endbr64), the place is after it, so that the landing pad stays the first instruction.
     """
     found = []
     for loaded in target.objects:

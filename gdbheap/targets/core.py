@@ -5,8 +5,8 @@ The program headers say which memory is present: the part of a segment beyond it
 identical files on this machine (``core_files``). NT_FILE says which file was mapped where; without it, the dynamic
 linker's own list does (``link_map``). A packed core is unpacked first (``unpacking``). The kernel leaves holes in the
 file for private pages that were not resident, so as long as the file is sparse, its holes show residency. Holes that
-gdb or a copy made do not. No core says which pages of files and of shared memory were resident. Nothing about the
-process is read from ``/proc``, as its id may belong to another process by now.
+gdb or a copy made do not show it. No core says which pages of files and of shared memory were resident. Nothing about
+the process is read from ``/proc``, as its id may belong to another process by now.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class SegmentRow(NamedTuple):
 class Part(NamedTuple):
     """A PT_LOAD segment whose header was checked: [start, end) in memory.
 
-    According to the header, ``stored`` bytes of it are in the file at ``offset``; ``available`` bytes really are.
+    According to the header, ``stored`` bytes of it are in the file at ``offset``; ``available`` bytes are really there.
     """
 
     start: int
@@ -133,7 +133,7 @@ class Core(Target):
 
     @cached_property
     def _room(self) -> int:
-        """The bytes of memory that data may take whose size the core states (program headers, notes)."""
+        """The memory, in bytes, that may be used for data whose size the core states (program headers, notes)."""
         return room_for_copy()
 
     def _read_notes(self, stream: BinaryIO, segments: list[Segment]) -> CoreNotes:
@@ -203,7 +203,7 @@ class Core(Target):
         if not self.partial:
             self.partial = True
             self.warnings.append(
-                f"the core is cut short ({what}: {found} of {expected}): answers lack all data after the cut"
+                f"the core is truncated ({what}: {found} of {expected}): answers lack all data after the cut"
             )
 
     def _damage(self, address: int, what: str, expected: str, found: str) -> None:
@@ -246,12 +246,12 @@ class Core(Target):
         found = mapped_files(self.machine, self.space, self.auxv, of_path)
         if found:
             count = len({file.path for file in found})
-            rest = f"the dynamic linker's list names {count} of them" if count > 1 else "only its program is known"
+            rest = f"the dynamic linker's list names {count} of them" if count > 1 else "only the program is known"
             self.warnings.append(f"the core does not say which files were mapped (no NT_FILE): {rest}")
         elif not self.auxv and self.partial:
             self.warnings.append(
-                "the core's notes are cut off, so mapped files, threads and registers are unknown: no file that you"
-                " name can replace them"
+                "the core's notes are cut off, so mapped files, threads and registers are unknown: naming a file "
+                "cannot replace these notes"
             )
         else:
             needed = "name its program (--exe=FILE), or a folder with all of its files (--sysroot=FOLDER)"
@@ -301,7 +301,9 @@ class Core(Target):
             self.warnings.append(f"{cause}: answers lack the symbols and read-only data of that file")
 
     def _extents(self) -> list[tuple[int, int]]:
-        """Return the parts of the file that are not holes; empty if unknown, or if another program has locked it."""
+        """Return the parts of the file that are not holes; empty if the holes are unknown, or if another program has
+        locked the file.
+        """
         with suppress(OSError):
             return data_extents(self._own_path, EXTENT_LIMIT)
         return []
@@ -425,15 +427,15 @@ def _instead(start: bytes, name: str) -> str:
     if start.startswith(LOG):
         return f"'gdbheap calls {name}' adds up the recorded calls"
     if start.startswith(image.MAGIC):
-        return "its ELF header is cut short"
+        return "its ELF header is truncated"
     return "give the id of a process or an ELF core"
 
 
 def _segment_count(stream: BinaryIO, header: image.Header) -> int:
-    """Return the number of program headers, also if it does not fit into 16 bits.
+    """Return the number of program headers, even if it does not fit into 16 bits.
 
-    The kernel stores such a number in a section header at the end of the file, which a truncated core lacks. In that
-    case the offset of the notes shows the number, as they follow the program headers directly.
+    The kernel stores such a large number in a section header at the end of the file, which a truncated core lacks. In
+    that case the offset of the notes shows the number, as they follow the program headers directly.
     """
     if header.phnum != image.PN_XNUM:
         return header.phnum

@@ -36,7 +36,7 @@ SECTION_LIMIT = 64 << 10
 NOTE_LIMIT, MAX_NOTES = 64 << 10, 32
 # The limit for all files of a target together. Indexes take at most twice the bytes of their symbols.
 SYMBOL_BYTES_LIMIT, SYMBOLS_SHARE = 512 << 20, 4
-# What Python keeps for a section, in addition to the bytes of its header.
+# The bytes that Python needs for a section, in addition to the bytes of its header.
 SECTION_BYTES = 256
 # The most bytes of all writable segments of a file together.
 DATA_LIMIT = 64 << 20
@@ -59,7 +59,7 @@ class SymbolRoom:
     """The bytes of symbols and sections that may still be read from all files of a target.
 
     The limit is a share of the memory that is left at the first read, and also of the memory that is left at each later
-    one. Tables that did not fit are counted, for a warning.
+    read. Tables that did not fit are counted, for a warning.
     """
 
     def __init__(self) -> None:
@@ -279,7 +279,7 @@ class LoadedObject:
 
     @property
     def end(self) -> int:
-        """The end of the last of its file mappings and .bss."""
+        """The highest end of the object's file mappings and its .bss."""
         return max([self.mappings[-1].end] + [end for _, end in self.bss])
 
     def contains(self, address: int) -> bool:
@@ -291,7 +291,9 @@ class LoadedObject:
         return joined(sorted([(mapping.start, mapping.end) for mapping in self.mappings] + self.bss))
 
     def data_ranges(self, machine: Machine) -> Ranges:
-        """Return the pages that are data by the program headers, even if they were made read-only after relocation."""
+        """Return the pages that are data according to the program headers, even if they were made read-only after
+        relocation.
+        """
         data = [one for one in self.segments if one.type == image.PT_LOAD and one.flags & image.PF_W]
         places = ((self.bias + one.address, self.bias + one.address + one.memory_size) for one in data)
         return joined(sorted((machine.page_down(start), end) for start, end in places))
@@ -302,7 +304,9 @@ class LoadedObject:
         return joined(sorted(ranges))
 
     def initial_data(self) -> list[tuple[int, bytes]]:
-        """Return (address, bytes) of its writable segments, from the file; empty without a file on this machine."""
+        """Return (address, bytes) of the object's writable segments, from the file; empty without a file on this
+        machine.
+        """
         stored = self.elf.initial_data() if self.elf else []
         placed = [(self.bias + address, data) for address, data in stored]
         # The bias comes from the target and may be any number.
@@ -416,9 +420,11 @@ def _read_object(machine: Machine, mappings: Mappings, index: int, space: Space)
 def placed_object(
     machine: Machine, mappings: Mappings, index: int, segments: list[image.Segment], whole: bool = False
 ) -> LoadedObject | None:
-    """Return the object with these program headers whose first mapping has this index; its build-id is not read.
+    """Return the object with these program headers whose first mapping has this index. The object's build-id is not
+    read.
 
-    None if the mappings do not fit the headers: the mappings of its data, or with ``whole`` all of them.
+    None if the object's mappings do not fit the headers. With ``whole``, all its mappings must fit, otherwise only
+    those of its data.
     """
     first = mappings[index]
     bias = load_bias(machine, segments, first.start)
@@ -483,7 +489,8 @@ def _all_notes(segments: list[image.Segment], read: Callable[[image.Segment, int
 
 
 def _members(mappings: Mappings, index: int, extent: int) -> tuple[list[Mapping], list[Mapping]]:
-    """Return the mappings of the file that begins at ``index``, and the anonymous mappings between and after these.
+    """Return the mappings of the file whose first mapping has the number ``index``, and the anonymous mappings between
+    and after these.
 
     Only mappings below ``extent`` count.
     """
@@ -525,7 +532,7 @@ def _is_mapped(load: image.Segment, start: int, members: Mappings) -> bool:
 
 
 def _bss(machine: Machine, loads: list[image.Segment], bias: int, anonymous: list[Mapping]) -> list[tuple[int, int]]:
-    """Return the parts of anonymous mappings that belong to segments: those beyond the segments' bytes in the file.
+    """Return the parts of anonymous mappings that belong to segments: the parts beyond the segments' bytes in the file.
 
     The kernel merges neighbouring mappings, so the mapping that begins with .bss may continue with other memory.
     """
@@ -593,14 +600,14 @@ class SectionTable:
     def __init__(self, stream: BinaryIO) -> None:
         """Read the table.
 
-        Raises OSError, ValueError for a file that is not ELF, or has too many headers or truncated ones.
+        Raises OSError, ValueError for a file that is not ELF, or has too many headers or truncated headers.
         """
         self._stream = stream
         header = image.parse_header(read_at(stream, 0, image.HEADER_SIZE))
         if header is None or not header.shoff:
             raise ValueError("not an ELF file, or an ELF file without sections")
         first = image.parse_sections(read_at(stream, header.shoff, image.SECTION_SIZE))
-        # Numbers that do not fit into 16 bits are in the first section.
+        # Numbers that do not fit into 16 bits are in the first section header.
         count = header.shnum or sum(section.size for section in first)
         names = sum(section.link for section in first) if header.names == image.SHN_XINDEX else header.names
         if count > SECTION_LIMIT:

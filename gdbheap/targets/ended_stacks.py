@@ -81,7 +81,7 @@ def _ended_below(target: Target, alive: _Alive, end: int) -> EndedStack | None:
 
 
 def _records(machine: Machine, words: Sequence[int], end: int) -> Iterator[int]:
-    """Yield the indexes of words at which a record may begin of a stack that ends at ``end``."""
+    """Yield the indexes of words at which the record of a stack that ends at ``end`` may begin."""
     for place in range(len(words) - RECORD_WORDS + 1):
         block, size, guard = words[place : place + RECORD_WORDS]
         if block + size == end and 0 < block and guard < size < LARGEST_STACK and machine.is_paged(block, size, guard):

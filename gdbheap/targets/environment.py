@@ -58,7 +58,9 @@ def started_as(target: Target) -> str:
 
 
 def executed_file(target: Target) -> str:
-    """Return the path by which the program was executed (AT_EXECFN), a script's own path; "" if unknown."""
+    """Return the path by which the program was executed (AT_EXECFN); for a script, the script's own path; "" if
+    unknown.
+    """
     with suppress(Fault):
         return target.space.cstring(target.auxv.get(AT_EXECFN, 0), MAX_NAME).decode("utf-8", "replace")
     return ""
@@ -67,7 +69,7 @@ def executed_file(target: Target) -> str:
 def _first_argument(target: Target) -> int:
     """Return the address of the first argument's text; 0 if it is not found.
 
-    It is found through argc, which is followed by so many pointers to arguments and a null.
+    It is found through argc, because this number of pointers to arguments and a null follow argc.
     """
     stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)
     if stack is None:

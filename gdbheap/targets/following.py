@@ -125,7 +125,7 @@ class LocalProcess:
             if follower.is_unrestored:
                 self.warnings.append(
                     f"the code of process {self.pid} is still patched, because one of its threads sleeps"
-                    " uninterruptibly (state D, such as the parent in a vfork); a guard process (gdbheap guard) stays"
+                    " uninterruptibly (state D, such as the parent in a vfork): a guard process (gdbheap guard) stays"
                     " and removes the patches once it can"
                 )
 
@@ -169,7 +169,9 @@ def _start(follower: _native.Follower, folder: ProcessFolder) -> None:
 
 
 class Program:
-    """A program that gdbheap starts, with all processes that it starts. The system calls of all are reported."""
+    """A program that gdbheap starts, with all processes that it starts. The system calls of all these processes are
+    reported.
+    """
 
     machine = THIS_MACHINE
     pid = folder = None

@@ -75,7 +75,7 @@ def frame_of_variable(frames: Sequence[Frame], place: int, word: Callable[[int],
 def frame_of_register(frames: Sequence[Frame], register: int, value: int, word: Callable[[int], int]) -> Frame | None:
     """Return the innermost of ``frames`` whose function put ``value`` into a callee-saved register.
 
-    Such a function saved another value of this register before, for its callers. None if there is none.
+    Such a function saved another value of this register before, for its callers. None if there is no such frame.
     """
     for frame in frames:
         places = [place for place, number in frame.saved.items() if number == register]
@@ -91,7 +91,7 @@ def register_numbers(machine: Machine, registers: Sequence[int]) -> dict[int, in
 
 
 def function_at(target: Target, address: int, names: dict[int, Functions]) -> str:
-    """Return the function at an address: by name, as ``object+0x1234``, or as a number outside all objects.
+    """Return the function at an address: by name, or as ``object+0x1234``; outside all objects, as a number.
 
     ``names``: the functions of objects that are known already, by the object's base; others are added.
     """

@@ -31,7 +31,7 @@ class Functions:
     """The functions of one file, by linked address."""
 
     def __init__(self, file: BinaryIO | None, build_id: str | None, room: SymbolRoom | None = None) -> None:
-        """Read the tables; a damaged ELF image gives none.
+        """Read the tables. A damaged ELF image has no functions.
 
         ``build_id``: hex digits, to find a separate debug file. ``room``: limits the symbols of all files of the
         target.

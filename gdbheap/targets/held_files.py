@@ -16,7 +16,7 @@ class HeldFiles:
 
     def __init__(self) -> None:
         self._held: list[Descriptor] = []
-        # The Space opens each a second time.
+        # The Space opens each file a second time.
         self._limit = max(1, min(FILE_LIMIT, open_files.free() * 2 // 5))
 
     @property

@@ -37,18 +37,22 @@ class Hit(Protocol):
 
     @property
     def stack(self) -> bytes | None:
-        """The bytes at the thread's stack pointer; None if it is still stopped there, or no stacks were requested."""
+        """The bytes at the thread's stack pointer; None if the thread is still stopped at the place, or if no stacks
+        were requested.
+        """
 
     @property
     def doubtful(self) -> bool:
-        """Whether it is unknown if ``Follower.maps`` includes this call's effect: it ran while they were read."""
+        """Whether it is unknown if ``Follower.maps`` includes this call's effect: the call ran while the mappings were
+        read.
+        """
 
 
 class Follower(Protocol):
-    """What catches the threads: the native follower, or gdb."""
+    """The object that catches the threads: the native follower, or gdb's."""
 
     def next(self, seconds: float) -> Hit | None:
-        """Return the next caught thread, which stays stopped until this is called again.
+        """Return the next caught thread, which stays stopped until this method is called again.
 
         None if none came within ``seconds``, or none will come (see ``finish``). Raises KeyboardInterrupt.
         """
@@ -73,7 +77,7 @@ class Follower(Protocol):
 
     @property
     def lost(self) -> int:
-        """How many calls were lost, as far as known; final once following has ended."""
+        """How many calls are known to be lost. The number is final once following has ended."""
 
     @property
     def stood(self) -> float:
@@ -98,8 +102,8 @@ class Following(NamedTuple):
     ``what`` names the places: the number of a system call, or a function. ``refused``: the places that cannot be
     watched, each with the reason. ``stay``: None, or a function that leaves the process stopped afterwards, with the
     last caught thread at its place. ``longest_wait``: the most seconds to wait for a thread at a time, so that other
-    events are noticed. ``wait``: None, or for a started program a function that waits at most so many seconds until the
-    program and all processes that it started have ended, and returns whether they have.
+    events are noticed. ``wait``: None, or for a started program a function that waits at most the given number of
+    seconds until the program and all processes that it started have ended, and returns whether they have.
     """
 
     follower: Follower

@@ -106,7 +106,7 @@ class Mapping:
 
     @property
     def untouched(self) -> bool:
-        """Whether the mapping is anonymous and has no page according to ``smaps``; False if that was not read."""
+        """Whether the mapping is anonymous and has no page according to ``smaps``; False if ``smaps`` was not read."""
         return self.anonymous and self.rss == 0 and self.swap == 0
 
     @property
@@ -151,7 +151,9 @@ class Mappings:
         return joined([(one.start, one.end) for one in self._mappings if one.anonymous and one.writable])
 
     def ranges(self) -> list[tuple[int, int]]:
-        """Return (start, end) with touching mappings joined: far fewer ranges in a fragmented address space."""
+        """Return (start, end) of all mappings, with touching ones joined. In a fragmented address space these are far
+        fewer.
+        """
         return joined([(mapping.start, mapping.end) for mapping in self._mappings])
 
 

@@ -1,7 +1,7 @@
 """A program's copy of itself as a target: memory from a descriptor that the copy opened, the rest from ``/proc``.
 
 The program runs on. Memory, mappings and private pages are the copy's, from the moment of the fork. fork leaves out
-pages of files and of shared memory, so their residency is read from the program itself.
+pages of files and of shared memory, so the residency of these pages is read from the program itself.
 """
 
 from __future__ import annotations

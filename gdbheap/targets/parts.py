@@ -44,7 +44,7 @@ class Parts:
     def _failed(self, name: str, error: GdbheapError) -> GdbheapError:
         """Remember an error, and return a new one of the same kind with the same text.
 
-        The old one's traceback would refer to this object and keep the target's files open.
+        The old error's traceback would refer to this object and keep the target's files open.
         """
         self._failures[name] = type(error), str(error)
         return type(error)(str(error))

@@ -80,7 +80,8 @@ class Registers(NamedTuple):
 class MappingRow(NamedTuple):
     """How ``Space.for_process`` reads the bytes [start, end).
 
-    ``kind``: PRIVATE_ANONYMOUS to PRESENT above; ``file``: the index of a file, read from ``offset`` on (-1: no file).
+    ``kind``: one of the constants PRIVATE_ANONYMOUS to PRESENT above; ``file``: the index of a file, read from
+    ``offset`` on (-1: no file).
     """
 
     start: int
@@ -203,7 +204,7 @@ class Process(Target):
         self.mappings = parse_maps(self._folder.read("maps", procfs.TABLE_LIMIT))
         if not len(self.mappings):
             raise NoTarget(
-                f"process {self.pid} has no memory any more, because it is ending: give a core, if it leaves one"
+                f"process {self.pid} has no memory any more, because it is ending: give its core, if it leaves a core"
             )
         with suppress(OSError):
             self.auxv = procfs.parse_auxv(self.machine, self._folder.read("auxv"))
@@ -249,13 +250,16 @@ class Process(Target):
         if not holder.expired:
             return None
         return (
-            f"the process was let go after {holder.seconds or 0:.1f} s (--max-stop): all that had not been read by then"
+            f"the process was released after {holder.seconds or 0:.1f} s (--max-stop): all that had not been read by "
+            "then"
             " is missing, and damage is not listed, because missing data looks like damage"
         )
 
     @property
     def finishing(self) -> list[str]:
-        """The options that give a command more time than this one had; empty for a copy, which has no time limit."""
+        """The options that give a command more time than the current one had; empty for a copy, which has no time
+        limit.
+        """
         holder = self._holder
         if not isinstance(holder, Stop) or not holder.expired:
             return []
@@ -277,7 +281,7 @@ class Process(Target):
 
     @property
     def tracer(self) -> Stop | None:
-        """Our stop of the process's threads; None if there is none."""
+        """gdbheap's stop of the process's threads; None if there is none."""
         return self._holder if isinstance(self._holder, Stop) else None
 
     def again(self) -> Process:
@@ -379,7 +383,9 @@ class Process(Target):
         return Pages.from_pagemap(self.machine, path, self._touched(ranges), False)
 
     def _touched(self, ranges: Ranges) -> Ranges:
-        """Return ``ranges``; if they are large, without untouched reserves, because a terabyte has 2 GiB of entries."""
+        """Return ``ranges``; if they are large, without untouched reserves, because a terabyte has 2 GiB of pagemap
+        entries.
+        """
         if sum(end - start for start, end in ranges) - (self.rss.bytes or 0) <= MAX_PAGEMAP:
             return ranges
         self._read_smaps()
@@ -431,7 +437,7 @@ class Process(Target):
     def _is_answered(self, mapping: Mapping, files: MappedFiles) -> bool:
         """Return whether reading a mapping is sure to end.
 
-        Of a private mapping only pages that the process wrote are read through the process.
+        Pages of a private mapping are read through the process only if the process wrote them.
         """
         if mapping.private or not mapping.inode:
             return True
@@ -559,7 +565,7 @@ def seen_paths(folder: ProcessFolder, path: str) -> list[str]:
 
 
 def end_copy(copy: Frozen) -> list[str]:
-    """End a copy; return a warning if a process of it is left, else an empty list."""
+    """End a copy; return a warning if a process of the copy is left, else an empty list."""
     if copy.end():
         return []
     return [UNCOLLECTED if copy.left is None else LEFT.format(copy.left)]
@@ -651,7 +657,8 @@ def stopped(
 
 @contextmanager
 def _explained(process: Process) -> Iterator[None]:
-    """Replace an error in the block if the process was released before all its memory was copied: say so."""
+    """If the process was released before all its memory was copied, replace an error in the block by one that
+    says so."""
     try:
         yield
     except GdbheapError as error:

@@ -20,7 +20,9 @@ class OwnedRange(NamedTuple):
 
 
 class WordTest(NamedTuple):
-    """A test of the word ``offset`` bytes after a place: its bits in ``mask`` must lie between ``low`` and ``high``."""
+    """A test of the word ``offset`` bytes after a place: the word's bits in ``mask`` are a number that must lie between
+    ``low`` and ``high``.
+    """
 
     offset: int
     mask: int

@@ -37,9 +37,9 @@ class Running(Target):
 
     ``objects`` are the objects that were loaded when the mappings were last read; ``age`` counts how often they have
     changed. ``space`` reads any address from the process, also in mappings that are new, because nothing is assumed
-    about pages. It leaves out only mappings of files for which another user's program answers (FUSE), perhaps never;
-    when these mappings change, ``space`` is replaced. ``find_objects`` reads only headers of files, whose pages are
-    present. Raises NoTarget, NotPermitted.
+    about pages. It leaves out only mappings of files for which another user's program answers (FUSE) and perhaps never
+    does; when these mappings change, ``space`` is replaced. ``find_objects`` reads only headers of files, whose pages
+    are present. Raises NoTarget, NotPermitted.
     """
 
     def __init__(self, process: Named, machine: Machine) -> None:
@@ -64,14 +64,14 @@ class Running(Target):
         self.look_again()
 
     def look_again(self) -> bool:
-        """Find the objects that are loaded now; return whether these have changed."""
+        """Find the objects that are loaded now; return whether the objects have changed."""
         self._looked, self._strange = time.monotonic(), []
         try:
             text = self.folder.read("maps", procfs.TABLE_LIMIT)
         except OSError:
             return False
         code = _CODE.findall(text)
-        # The maps file of an ended process is empty: what is known stays.
+        # The maps file of an ended process is empty. Then keep what is known.
         if not text or (not self._memory.renew(text) and code == self._code):
             return False
         self.space = self._memory.space
@@ -148,7 +148,9 @@ class Running(Target):
 
 
 def _disjoint(rows: Iterable[MappingRow]) -> list[MappingRow]:
-    """Return the rows without overlaps; the first of two stays. A damaged header's tables may overlap another's."""
+    """Return the rows without overlaps; of two overlapping rows the first one stays. A damaged header's tables may
+    overlap another's.
+    """
     kept: list[MappingRow] = []
     for row in sorted(rows):
         if row.start < row.end and (not kept or kept[-1].end <= row.start):

@@ -22,7 +22,7 @@ _OF_FILES = re.compile(rb"^\S+ \S+ \S+ \S+ [1-9][^\n]*$", re.MULTILINE)
 def find_unanswered(
     folder: ProcessFolder, mappings: Iterable[Mapping], answered_too: Collection[str] = ()
 ) -> Iterator[Mapping]:
-    """Yield the mappings of files for which another user's program answers (FUSE), perhaps never.
+    """Yield the mappings of files for which another user's program answers (FUSE), but perhaps never does.
 
     This is so if the file system belongs to another user, or is unknown and the file may not be opened.
     ``answered_too``: devices for which the kernel answers, in addition to the known ones.

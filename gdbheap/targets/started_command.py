@@ -22,7 +22,7 @@ class Started:
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Start the command. ``environment``: its variables; None for those of gdbheap."""
+        """Start the command. ``environment``: the command's variables; None for gdbheap's own variables."""
         try:
             self._process = subprocess.Popen(list(command), env=environment, preexec_fn=be_usual)
         except (OSError, ValueError) as error:

@@ -36,8 +36,8 @@ def without_tracer(folder: ProcessFolder) -> None:
 def patiently(folder: ProcessFolder, take: Callable[[], Taken]) -> Taken:
     """Return the result of ``take``, which seizes the process. Raises what ``take`` raises (OSError, TimeoutError).
 
-    If two tracers begin at the same moment, each may have seized some of the process's threads. Both then release them,
-    and this one tries again.
+    If two tracers begin at the same moment, each may have seized some of the process's threads. Both then release these
+    threads, and this tracer tries again.
     """
     began, patience = time.monotonic(), OTHERS_SECONDS
     while True:
@@ -72,7 +72,7 @@ def _nap() -> None:
 def let_go_early(folder: ProcessFolder, seconds: float) -> GdbheapError:
     """Return the error for a process that was released before there was an answer."""
     return GdbheapError(
-        f"process {folder} was let go after {seconds:.1f} s (--max-stop) before this could be answered:"
+        f"process {folder} was released after {seconds:.1f} s (--max-stop) before this could be answered:"
         " give it longer (--max-stop=SECONDS, 0 for no limit), or read a copy of it (--clone)"
     )
 
@@ -88,7 +88,7 @@ def not_stopped(folder: ProcessFolder, limit: float | None, error: TimeoutError)
 def undisturbed() -> Iterator[None]:
     """Within a block, hold back Ctrl-Z, collect no existing objects as garbage, and give this thread top priority.
 
-    Threads that it starts have the priority too. It is given only if the system allows it.
+    Threads that it starts have the priority too. The priority is given only if the system allows it.
     """
     held = signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_CONTROL)
     gc.freeze()

@@ -134,7 +134,9 @@ class Target:
     identity: Identity = Identity()
 
     def meanwhile(self) -> Meanwhile | None:
-        """Return how RSS has changed since the target was released; None if it was not, or if summing takes long."""
+        """Return how RSS has changed since the target was released; None if it was not released, or if summing takes
+        long.
+        """
         return None
 
     @property
@@ -150,7 +152,7 @@ class Target:
 
     @property
     def finishing(self) -> list[str]:
-        """The options with which a command would read what this one had no time to read."""
+        """The options with which a command would read what the current one had no time to read."""
         return []
 
     def command_lines(self, noun: str, *options: str) -> list[str]:
@@ -193,7 +195,8 @@ class Target:
         return None
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the bytes of whole resident pages in [start, end) that only this process maps, and of those it shares.
+        """Return the bytes of whole resident pages in [start, end) that only this process maps, and of the pages that
+        it shares.
 
         Pages are shared after fork(), for example. None if unknown.
         """
@@ -203,7 +206,7 @@ class Target:
         """Return the data ranges of the ``unseen`` files, as far as their mappings show.
 
         These are their readable mappings without code. Their .bss is missing: it is anonymous memory after the last of
-        these.
+        these mappings.
         """
         paths: dict[str, Ranges] = {file.path: [] for file in self.unseen}
         for one in self.mappings:

@@ -13,8 +13,9 @@ __all__ = ["ThreadIdentities"]
 class ThreadIdentities:
     """The threads of a target by ``pthread_self()``, which programs, such as Python, use as a thread's number.
 
-    Where the struct begins at the thread pointer, the two are equal. Elsewhere the struct ends there. Its size, which
-    depends on the C library, then follows from the first number that is asked for: the thread's id is in the struct."""
+    Where the struct begins at the thread pointer, the number equals the thread pointer. Elsewhere the struct ends
+    there. Its size, which depends on the C library, then follows from the first number that is asked for: the thread's
+    id is in the struct."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -23,7 +24,7 @@ class ThreadIdentities:
         self._size = 0 if target.machine.storage.data_below else None
 
     def find(self, identity: int) -> Thread | None:
-        """Return the thread for which ``pthread_self()`` returns this; None if there is none."""
+        """Return the thread for which ``pthread_self()`` returns ``identity``; None if there is none."""
         if self._size is None:
             self._size = self._size_by(identity)
         return None if self._size is None else self._threads.get(identity + self._size)

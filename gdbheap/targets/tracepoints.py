@@ -18,7 +18,7 @@ __all__ = ["traced"]
 REFUSED = (errno.EACCES, errno.EPERM)
 PARANOID = f"{PROC}/sys/kernel/perf_event_paranoid"
 TRACEFS = "/sys/kernel/tracing"
-# The kernel may lack tracepoints, or these options.
+# The errors of a kernel that lacks tracepoints, or the options that are used.
 NOT_THERE = (errno.ENODEV, errno.ENOENT, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
@@ -72,7 +72,7 @@ def _explained(folder: ProcessFolder, error: OSError) -> GdbheapError:
 
 def _unsupported(error: OSError) -> Unsupported:
     reason = one_line(error.strerror or error)
-    return Unsupported(f"this kernel has no tracepoints for --perf ({reason}): leave out --perf")
+    return Unsupported(f"this kernel does not offer tracepoints for --perf ({reason}): leave out --perf")
 
 
 def _paranoid() -> str:

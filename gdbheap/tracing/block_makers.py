@@ -14,7 +14,7 @@ from gdbheap.tracing.recorder_files import RecorderFile, parts_path
 
 __all__ = ["maker", "makers"]
 
-# Stands for the end of the log: no log has so many calls.
+# Stands for the end of the log: no log has this many calls.
 LAST = 10**18
 # The log is read again if stages moved into it from the recorder's file meanwhile.
 TRIES = 10
@@ -29,8 +29,8 @@ def maker(path: str, pid: int | None, address: int) -> Made | None:
 def makers(path: str, pid: int | None, addresses: Sequence[int]) -> dict[int, Made]:
     """Return the recorded calls that allocated the blocks which contain ``addresses``, by address.
 
-    What counts is the end of the log, or the present if the process is still being recorded. Calls without a stack are
-    missing. Raises UsageError if the file is not a log, or has no stacks of the process ``pid``."""
+    The blocks are those in use at the end of the log or, if the process is still being recorded, now. Calls without a
+    stack are missing. Raises UsageError if the file is not a log, or has no stacks of the process ``pid``."""
     for _ in range(TRIES):
         process = _process(path, pid)
         rest = _rest(path, process)

@@ -32,8 +32,8 @@ Moment = Union[int, str]
 class AllocatingStack:
     """A stack and the blocks that it allocated.
 
-    ``bytes``, ``blocks``: those in use; ``allocated_…``: all so far. In a difference of two moments, each figure is the
-    later one minus the earlier one."""
+    ``bytes``, ``blocks``: the figures of its blocks in use; ``allocated_…``: the figures of all blocks that it has
+    allocated so far. In a difference of two moments, each figure is the later one minus the earlier one."""
 
     frames: list[StackFrame]
     bytes: int
@@ -131,7 +131,7 @@ Figures = tuple[float, float, float, float]
 
 
 def _figures(shares: Iterable[_native.StackShare], before: Iterable[_native.StackShare]) -> list[tuple[int, Figures]]:
-    """Return the figures of each stack, with its number: those of ``shares`` minus those of ``before``."""
+    """Return the figures of each stack, with its number: the figures in ``shares`` minus the figures in ``before``."""
     found: dict[int, list[float]] = defaultdict(lambda: [0.0] * 4)
     for sign, rows in ((1, shares), (-1, before)):
         for row in rows:
@@ -196,7 +196,7 @@ class Namer:
         return [*self._files.systems.warnings, *self._files.room.warnings()]
 
     def frames(self, number: int) -> tuple[StackFrame, ...]:
-        """Return the frames of a stack, given by its number, outermost first."""
+        """Return the frames of the stack with this number, outermost first."""
         stack = self._stacks[number]
         natives = [self._native(place) for place in stack.native]
         groups = [[self._python(code, offset) for code, offset in group if code is not None] for group in stack.python]

@@ -38,7 +38,7 @@ TIMES = struct.Struct("<QQ")
 BY_LOCK, BY_TIME = "lock", "time"
 MAX_DOCUMENT_BYTES = 1 << 20
 MAX_PROCESSES = 1 << 20
-# After so many stages the memory that is left is checked again. A stage takes some hundred bytes of memory.
+# After this many stages the memory that is left is checked again. A stage takes some hundred bytes of memory.
 FRAMES_AT_ONCE = 1 << 14
 # Process ids are below the first number (the kernel's are at most 4,194,304), other numbers below the second.
 BEYOND_PIDS, BEYOND = 1 << 31, 1 << 63
@@ -49,10 +49,10 @@ class Recorded:
     """A recorded process, as its recorder describes it.
 
     ``began``: nanoseconds since 1970; ``exe``, ``words``: its program and arguments; ``malloc``: the file of its
-    allocator; ``environment``: the variables that affect the allocator. ``parent``: of the process that forked it, the
-    pid, ``began``, and the number of the fork; None after an exec. ``order``: BY_LOCK, calls are recorded one at a
-    time; BY_TIME, each thread records its own calls, which are ordered by the processor's clock. ``stacks``: the mean
-    number of bytes between two recorded stacks; 1: each call has a stack, 0: there are none."""
+    allocator; ``environment``: the variables that affect the allocator. ``parent``: the pid and ``began`` of the
+    process that forked it, and the number of the fork; None after an exec. ``order``: BY_LOCK, calls are recorded one
+    at a time; BY_TIME, each thread records its own calls, which are ordered by the processor's clock. ``stacks``: the
+    mean number of bytes between two recorded stacks; 1: each call has a stack, 0: there are none."""
 
     pid: int
     began: int
@@ -200,7 +200,7 @@ def read_log(path: str) -> CallLog:
     try:
         with open_to_read(path) as file:
             if file.read(len(MAGIC)) != MAGIC:
-                raise UsageError(f"{one_line(path)}: it is not a log of calls that gdbheap knows")
+                raise UsageError(f"{one_line(path)}: it is not a trace that gdbheap can read")
             log = CallLog(path, Descriptor(os.dup(file.fileno())), [])
             room = RoomLeft()
             for count, (kind, number, offset, size) in enumerate(_frames(file)):

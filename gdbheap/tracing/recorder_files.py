@@ -40,7 +40,7 @@ SUFFIX = ".calls"
 _NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.calls")
 MAX_PID = 1 << 22
 MAX_LOST = 1 << 40
-# The folder of these files has the log's path with this at its end.
+# The end of the name of the folder with these files. What comes before it is the log's path.
 PARTS = ".parts"
 HEADER_BYTES = 16 << 10
 TEXT_AT = 8 << 10
@@ -129,7 +129,7 @@ class RecorderFile:
         """Yield the finished stages, packed for the log, each with the time of its first call. With ``is_last``, yield
         the unfinished stage too.
 
-        When the next stage is asked for, the previous one's disk space is released."""
+        When the next stage is asked for, the disk space of the previous stage is released."""
         header = self._header
         if len(header) < HEADER_BYTES:
             return

@@ -93,7 +93,8 @@ class Setting:
 
 
 def recorded_setting(who: Recorded, allocator: str | None = None) -> Setting:
-    """Return the setting under which the program ran; with ``allocator``, the allocator that the user chose instead.
+    """Return the setting under which the program ran. If the user chose another ``allocator``, the setting has that
+    one.
 
     From the log, only the tunables in RECORDED are used, and only with a NUMBER as their value. Raises UsageError if
     the log names a library that is not one of LIBRARIES, because loading a library runs its code."""
@@ -117,8 +118,8 @@ def _recorded_library(path: str) -> str | None:
     found = {os.path.realpath(known): known for known in found_allocators()}
     if held.path not in found:
         raise UsageError(
-            f"the program ran with {one_line(path)}, but gdbheap loads no library only because a log names it: if you"
-            f" trust the library, name it (gdbheap replay --allocator=PATH), or use --allocator={GLIBC}"
+            f"the program ran with {one_line(path)}, but gdbheap does not load a library only because a trace names "
+            f"it: if you trust the library, name it (gdbheap replay --allocator=PATH), or use --allocator={GLIBC}"
         )
     return found[held.path]
 
@@ -142,7 +143,7 @@ def library_of(name: str) -> str | None:
 
 
 def found_allocators() -> list[str]:
-    """Return the paths of those of LIBRARIES that are installed."""
+    """Return the paths of the installed libraries among LIBRARIES."""
     return [path for path in map(_find, LIBRARIES.values()) if path is not None]
 
 
@@ -172,7 +173,7 @@ def tunables_of(text: str) -> dict[str, str]:
         name, equals, value = part.partition("=")
         whole = name if "." in name else PREFIX + name
         if not equals or not value or set(part) & set(" \t\n"):
-            raise ValueError(f"{part!r} is not a tunable: give NAME=VALUE, and a colon between several")
+            raise ValueError(f"{part!r} is not a tunable: give NAME=VALUE, and separate several tunables with colons")
         if known and whole not in known:
             raise ValueError(f"{whole!r} is not a tunable of glibc ({LINKER} --list-tunables lists them)")
         _check_value(whole, value, known)

@@ -24,9 +24,9 @@ __all__ = ["Ended", "Grown", "Moment", "Replayer"]
 
 GO_ON = b"\n"
 WORDS_BYTES = 1000
-# The threads that may still be started are divided by this: so many the replay may start.
+# The divisor for the threads that may still be started: the replay may start the resulting number.
 THREADS_SPARED = 2
-# The free memory is divided by this: so much stays unused, for what a program touches between two checks.
+# The divisor for the free memory: the result stays unused, for what a program touches between two checks.
 MEMORY_SPARED = 8
 LOOK_SECONDS = 0.02
 
@@ -83,8 +83,8 @@ def replayer_program() -> str:
 class Replayer:
     """One run of the replayer: a context manager that kills the replayer when it is left.
 
-    ``pid``: of the replayer, which waits at each moment that ``moments`` yields. ``growths``: the arena growths so far,
-    if ``with_growths`` was set."""
+    ``pid``: the pid of the replayer, which waits at each moment that ``moments`` yields. ``growths``: the arena growths
+    so far, if ``with_growths`` was set."""
 
     def __init__(
         self, plan: int, setting: Setting, fill: bool, stops: Sequence[int] = (), with_growths: bool = False
@@ -124,13 +124,13 @@ class Replayer:
         except RuntimeError:
             self._process.kill()
             self._process.wait()
-            raise GdbheapError("the replayer cannot run: gdbheap cannot start the thread that watches it") from None
+            raise GdbheapError("the replayer cannot run: gdbheap cannot start its watching thread") from None
 
     def __enter__(self) -> Replayer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Before waiting for the process, because its id may be reused afterwards.
+        # Set this before waiting for the process, because its id may be reused afterwards.
         self._is_over.set()
         self._watching.join()
         with suppress(OSError):
@@ -200,7 +200,7 @@ class Replayer:
         self._watching.join()
         code = self._process.wait()
         if self._took_all:
-            return f"ended: the replay took more than the {self._memory >> 20:,} MiB of memory that it may take here"
+            return f"ended: the replay took more than the {self._memory >> 20:,} MiB of memory that it may use here"
         self._errors.seek(0)
         words = self._errors.read(WORDS_BYTES).decode(errors="replace").strip()
         if code < 0:

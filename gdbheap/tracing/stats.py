@@ -77,7 +77,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Requested:
-    """The calls that returned a block, including those of realloc."""
+    """The calls that returned a block, including calls of realloc."""
 
     calls: int
     bytes: int

@@ -126,12 +126,12 @@ def trace(
         status = started.wait(1.0)
         if status is None:
             started.let_go()
-            collecting.failures.append(f"process {started.pid} runs on: its calls from now on are not recorded")
+            collecting.failures.append(f"process {started.pid} runs on: its further calls are not recorded")
     answer = _answered(collecting, time.monotonic() - began, status)
     if of_python and not any(process.of_python for process in answer.rows):
         answer.failures.append(
             "no calls of Python's allocator were seen: no interpreter with such an allocator ran, or the interpreter"
-            " chose another allocator (PYTHONMALLOC, -X dev), has no GIL, or was loaded while its program ran"
+            " chose another allocator (PYTHONMALLOC, -X dev), has no GIL, or was loaded while the program already ran"
         )
     return answer
 
@@ -182,7 +182,7 @@ def _find_parts(path: str, parts: str) -> PrivateFolder:
             raise UsageError(f"{one_line(parts)}: {reason}")
         return folder
     except (FileNotFoundError, NotADirectoryError):
-        reason = f"nothing is left of its recording: {one_line(parts)} is not a folder"
+        reason = f"the files of its recording no longer exist: {one_line(parts)} is not a folder"
         raise UsageError(f"{one_line(path)}: {reason}") from None
     except (OSError, ValueError) as error:
         raise not_written(parts, error) from None
@@ -237,8 +237,8 @@ class _Collecting:
     def __init__(self, path: str, folder: PrivateFolder, mode: int, has_older: bool) -> None:
         """Open the log for writing.
 
-        ``folder``: of the parts; ``mode``: the log's permissions; ``has_older``: an older log has the path, so that the
-        new one is written in ``folder``; otherwise it grows at the path, where others can read it. Raises
+        ``folder``: the folder of the parts; ``mode``: the log's permissions; ``has_older``: an older log has the path,
+        so that the new one is written in ``folder``; otherwise it grows at the path, where others can read it. Raises
         UsageError."""
         self.command = 0
         self._path, self._folder, self._mode = path, folder, mode
@@ -377,8 +377,8 @@ class _Collecting:
         return False
 
     def end(self, status: int | None, is_asked: bool = False) -> str:
-        """Take all stages, also those of processes that run on. Return the path of the log, which is valid until
-        ``close``.
+        """Take all stages, including the stages of processes that run on. Return the path of the log, which is valid
+        until ``close``.
 
         ``is_asked``: the user asked for a log even with missing calls; otherwise such a log does not replace an older
         one."""

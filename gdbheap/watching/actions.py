@@ -2,8 +2,8 @@
 command.
 
 The snapshot and the answer come from the same stop of the process. The heap is read in a child process of gdbheap: its
-memory is returned when it ends, and gdbheap goes on waiting whatever happens to the child. A step that fails gives one
-line, and the next step is tried."""
+memory is returned when it ends, and gdbheap goes on waiting whatever happens to the child. A step that fails is
+reported in one line, and the next step is tried."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from gdbheap.watching.triggers import Cause
 
 __all__ = ["Actions", "Done", "check"]
 
-# When gdb is asked to end, it first releases the process. It has this long to do so.
+# When gdb is asked to end, it first releases the process. It has this many seconds to do so.
 PARTING_SECONDS = 5.0
 PARTING = (signal.SIGTERM, signal.SIGKILL)
 # If gdb does not stop within this time, it is waiting in the kernel.
@@ -61,7 +61,7 @@ NOWHERE = "/dev/null"
 SETTINGS = (
     "set debuginfod enabled off", "set auto-load off", "set auto-solib-add off", "set osabi none",
     f"set sysroot {NOWHERE}", f"set debug-file-directory {NOWHERE}", "set confirm off", "set pagination off",
-    # gdb reads only memory in such lines: so it reads nothing while it attaches.
+    # gdb reads only memory that such a command names, so it reads nothing while it attaches.
     "mem 0 1 ro",
 )  # fmt: skip
 GDB = ("gdb", "-nx", "-q", *(word for setting in SETTINGS for word in ("-iex", setting)))
@@ -110,7 +110,8 @@ class Done:
 
 
 def check(actions: Actions) -> None:
-    """Check, before gdbheap waits, that the steps will be possible. Raises UsageError if one will not."""
+    """Check, before gdbheap waits, that the steps will be possible. Raises UsageError if a step will not be
+    possible."""
     check_place(actions.folder)
     if actions.core and find_program(GDB[0]) is None:
         raise UsageError("--core needs gdb, which writes the core: install gdb")
@@ -263,7 +264,7 @@ def _check_room(contents: Contents, folder: str) -> Contents:
         os.close(number)
     room = status.f_bavail * status.f_frsize
     if needed > room:
-        raise UsageError(f"the core may take {needed:,} bytes, and {one_line(folder)} has room for {room:,}")
+        raise UsageError(f"the core may need {needed:,} bytes, but {one_line(folder)} has room for only {room:,} bytes")
     return contents
 
 
@@ -282,7 +283,7 @@ def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was
         commands = WRITE.format(contents.commands, os.path.basename(path)) if contents else ""
         said += _tell(gdb, commands, deadline)
     except subprocess.TimeoutExpired:
-        return f"gdb took longer than --max-stop={seconds:g} allows: allow more time"
+        return f"gdb took longer than --max-stop={seconds:g} allows: give a larger --max-stop"
     finally:
         with _uninterrupted():
             _end_gdb(gdb, folder, was_stopped)

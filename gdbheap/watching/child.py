@@ -17,13 +17,14 @@ from gdbheap._native import end_with_parent
 
 __all__ = ["LOST", "Child", "look_seconds", "too_long", "usually"]
 
-# A read that takes longer than this hangs. The time includes the work on a copy after the process was released.
+# A read that takes more seconds than this hangs. The time includes the work on a copy after the process was released.
 LOOK_SECONDS = 900.0
-# While one process is read, the others wait. So if processes of several users are watched, a read may take only so many
-# seconds: a number, plus a number for each GiB of memory, up to a maximum.
+# While one process is read, the others wait. So if processes of several users are watched, the time for a read is
+# limited: to the first number of seconds, plus the second number for each GiB of memory, but at most to the third
+# number.
 BESIDE_SECONDS, SECONDS_OF_GIB, MOST_BESIDE = 10.0, 5.0, 60.0
 
-# When gdbheap is asked to end, it first releases the process that it stopped. A child has this long to do so.
+# When gdbheap is asked to end, it first releases the process that it stopped. A child has this many seconds to do so.
 PARTING_SECONDS = 5.0
 # If a child has waited in the kernel for this long and reacted to no signal, it is no longer waited for. Its first
 # thread waits (D), or has ended (Z) while other threads wait.
@@ -31,7 +32,7 @@ DEAF_SECONDS = 0.5
 DEAF = (b"D", b"Z")
 PART = 1 << 16
 USUAL_PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
-LOST = "the gdbheap process that read it was killed, or failed"
+LOST = "the gdbheap process that read the heap was killed, or failed"
 
 
 def look_seconds(size: int, users: int) -> float:
@@ -74,7 +75,8 @@ class Child:
         return not part
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the child has written its whole result. Return False if it has not after this many seconds."""
+        """Wait until the child has written its whole result. Return False if it has not done so within this many
+        seconds."""
         deadline = time.monotonic() + seconds
         poll = select.poll()
         poll.register(self.descriptor, select.POLLIN)

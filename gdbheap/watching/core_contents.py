@@ -1,8 +1,8 @@
 """Decide which memory gdb may read for a core, and mark what it could not read as absent in the core.
 
-gdb reads whole mappings, as a thread of the process would. For shared memory, that brings in pages that the process
-does not have, and charges them to it; for reserved memory, gdb writes zeros. So gdb is told which memory it may read
-(``mem LOW HIGH ro``). Without any such line it may read everything."""
+gdb reads whole mappings, as a thread of the process would. For shared memory, such a read brings in pages that the
+process does not have, and charges them to the process; for reserved memory, gdb writes zeros. So gdb is told which
+memory it may read (``mem LOW HIGH ro``). Without any such line it may read everything."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _check_tables(process: ProcessFolder, mappings: Mappings) -> None:
     if tables > SMALL and tables > memory_left(process.pid) // 2:
         raise Unsupported(
             f"gdb would read {absent:,} bytes that the process has reserved but never used: their page tables would"
-            f" take {tables:,} bytes, more than half of the memory that is left to the process"
+            f" take {tables:,} bytes, more than half of the memory that the process may still use"
         )
 
 
@@ -95,8 +95,8 @@ def _check_answered(process: ProcessFolder, mappings: Mappings) -> None:
 
 
 def _kernel_devices() -> set[str]:
-    """Return the devices of the kernel's internal mounts: the one of rings and events, and the one of huge pages
-    without a file."""
+    """Return the devices of the kernel's internal mounts: the mount of rings and events, and the mount of huge pages
+    that have no file."""
     with closing(select.epoll()) as poll:
         found = {device_name(os.fstat(poll.fileno()).st_dev)}
     try:

@@ -32,7 +32,7 @@ NEVER = 1e18
 class Figures:
     """The figures of one read of a heap, in bytes; None if unknown.
 
-    ``resident``, ``proportional`` (PSS), ``swapped``: from the kernel. ``used`` and ``free``, their resident parts,
+    ``resident``, ``proportional`` (PSS), ``swapped``: from the kernel. ``used`` and ``free``, their resident parts, and
     ``trimmable`` and ``kept`` (by id): as in the answer of ``heap``. ``pinned``: what would be freed if the blocks that
     pin pages were removed. ``lines``: resident bytes of each ledger line; ``findings``: bytes of each finding; both by
     id. ``partial``: whether data is missing; ``held``: for how many seconds the process was stopped."""
@@ -57,9 +57,9 @@ class Figures:
 class Seen:
     """What is known about a watched process.
 
-    ``figures``: of the last successful read, at ``time`` (seconds since 1970); ``looks``: how many reads were made;
-    ``errors``: how many reads failed; ``reason``: why the last one failed, "" if it did not; ``held``: for how many
-    seconds reads and actions have stopped the process, in all."""
+    ``figures``: the figures of the last successful read; ``time``: when that was, in seconds since 1970; ``looks``: how
+    many reads were made; ``errors``: how many reads failed; ``reason``: why the last read failed, "" if it did not;
+    ``held``: for how many seconds reads and actions have stopped the process, in all."""
 
     pid: int
     name: str
@@ -129,7 +129,7 @@ class Looks:
             self.seen[pid] = replace(self.seen[pid], held=self.seen[pid].held + seconds)
 
     def give_way(self) -> None:
-        """Abandon the current read, because another part of gdbheap wants to read now. It is repeated later."""
+        """Abandon the current read, because another part of gdbheap wants to read now. The read is repeated later."""
         self._drop()
 
     def end(self) -> None:
@@ -216,7 +216,7 @@ def figures_of(heap: Heap) -> Figures:
 
 
 def _said(folder: ProcessFolder, limit: float | None) -> dict[str, Any]:
-    """Read a heap. Return its figures as a dict, or if they cannot be read the reason under the key "reason"."""
+    """Read a heap. Return its figures as a dict, or, if they cannot be read, the reason under the key "reason"."""
     usually()
     try:
         with stopped(folder, limit, copies=True) as process:

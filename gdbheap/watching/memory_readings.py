@@ -64,7 +64,7 @@ class ProcessMemory:
                 self._statm = _OpenFile(self._folder.path(f"{living[0]}statm"))
                 pages = self._pages()
         if pages is None:
-            raise ProcessLookupError("it has ended")
+            raise ProcessLookupError("the process has ended")
         return Reading(time, pages * PAGE, pages * PAGE, fired=fired)
 
     def _pages(self) -> int | None:

@@ -18,7 +18,7 @@ __all__ = [
 FASTEST = 2 << 30
 # Growth is extrapolated only above this share of the limit. Below it, a starting program would look like a leak.
 SOON_SHARE = 0.75
-# The growth rate is measured over this many seconds, and at least over the second number of seconds.
+# The growth rate is measured over the first number of seconds, and at least over the second.
 RATE_SECONDS, LEAST_RATE_SECONDS = 2.0, 0.1
 # A sliding window is divided into this many parts.
 WINDOW_PARTS = 200
@@ -105,7 +105,8 @@ class Grows:
 
     bound: int
     seconds: float
-    # (time, size) of the readings that can be the least one for a later reading: both rise from one to the next.
+    # (time, size) of the readings that can still be the least one when a later reading comes. Both numbers rise from
+    # one reading to the next.
     _least: deque[tuple[float, int]] = field(default_factory=deque)
 
     def judge(self, reading: Reading) -> Cause | None:
@@ -196,8 +197,8 @@ class Bounds:
     _by_user: dict[int | None, int] = field(default_factory=dict)
 
     def is_used_up(self, users: Iterable[int | None] = ()) -> bool:
-        """Return whether no action is left for any of these ``users`` and of the users whose processes were acted on.
-        False before the first action."""
+        """Return whether no action is left: neither for ``users`` nor for the users on whose processes the watch has
+        acted. False before the first action."""
         return bool(self._by_user) and not any(map(self._is_left, {*self._by_user, *users}))
 
     def _is_left(self, user: int | None) -> bool:

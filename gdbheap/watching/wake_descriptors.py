@@ -28,8 +28,8 @@ EVENTFD_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 class Waker:
     """A descriptor that ends a wait, and the event that it reports.
 
-    ``name``: of the event; ``mask``: the events of poll(2) to wait for; ``is_counter``: the descriptor must be read to
-    reset it; ``owner``: set if the descriptor is closed together with the waker."""
+    ``name``: the name of the event; ``mask``: the events of poll(2) to wait for; ``is_counter``: the descriptor must be
+    read to reset it; ``owner``: set if the descriptor is closed together with the waker."""
 
     name: str
     descriptor: int
@@ -62,7 +62,7 @@ def machine_wakers() -> list[Waker]:
 
 
 def group_wakers(group: GroupMemory, share: float) -> list[Waker]:
-    """Return the wakers of a control group, without those that the kernel or our permissions do not allow.
+    """Return the wakers of a control group, without the wakers that the kernel or our permissions do not allow.
 
     Version 2: "pressure" (programs wait for memory) and "events" (an event count changed). Version 1, if we may write
     to the group: "mark" (more than ``share`` of the limit is used) and "oom" (the kernel chooses a process to kill)."""

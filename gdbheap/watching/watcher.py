@@ -173,8 +173,8 @@ class Watcher:
             yield Happening("due", pid, self.watched[pid].name, dataclasses.replace(cause, cgroup=gauge.group))
 
     def _scan(self) -> Iterator[Happening]:
-        """Search for processes. Yield the events of those that have appeared or ended, and note which moved to another
-        group."""
+        """Search for processes. Yield an event for each process that has appeared or ended, and note which processes
+        moved to another group."""
         began, used = time.monotonic(), time.thread_time()
         now = self.programs.now()
         # If a process has ended, its id may have been reused.
@@ -253,8 +253,8 @@ class Watcher:
             one.gauges |= self._limit_gauges(groups_of(one.folder.place))
 
     def _forget(self, pid: int) -> Iterator[Happening]:
-        """Stop watching a process that is gone. Yield the event that a process of its group was killed before the event
-        that this process ended."""
+        """Stop watching a process that is gone. Yield the event that the process ended. If a process of its group was
+        killed, yield that event first."""
         gone = self.watched.pop(pid)
         self.looks.forget(pid)
         self._gauges.drop([_key(pid), _errors_key(pid)])

@@ -272,7 +272,7 @@ def statement(number: int) -> str:
 
 SERVERS = {"gunicorn": gunicorn, "redis": redis, "postgresql": postgresql}
 # Advice for a holder of which nothing else is known.
-LIMIT = r"set a limit on it or drop what is no longer used"
+LIMIT = r"set a limit or drop data that is no longer used"
 TRIM = r"malloc_trim\(0\).*gdbheap trim \d+ --yes"
 REPORTS: tuple[Report, ...] = (
     Report(
@@ -339,7 +339,7 @@ REPORTS: tuple[Report, ...] = (
         "encode/httpx#978",
         "150 ssl.SSLContext have 100 MiB",
         r"100\.\d MiB [\d.]+ clients .*150 x ssl\.SSLContext",
-        r"ake one context and use it for all connections",
+        r"reate one context and use it for all connections",
         ("certifi",),
     ),
     Report(
@@ -453,7 +453,7 @@ REPORTS: tuple[Report, ...] = (
         "libxml2's dictionary of names has 13.2 MiB",
         # So much of the 13.2 MiB is resident.
         r"1[1-3]\.\d MiB [\d.]+ lxml\.etree\._ParserDictionaryContext",
-        r"[Gg]ive elements and attributes few names",
+        r"[Uu]se few different names for elements and attributes",
         ("lxml",),
     ),
     Report(
@@ -535,7 +535,7 @@ REPORTS: tuple[Report, ...] = (
         "memory of a polars frame",
         "the filtered frame has about 23 MiB",
         r"MiB [\d.]+ chosen DataFrame of 7\d\d,\d\d\d x 3",
-        r"drop what is no longer used",
+        r"drop data that is no longer used",
         ("polars",),
         environment=(POLARS_KEEPS_NOTHING,),
     ),

@@ -17,9 +17,9 @@ __all__ = ["CALLS", "COMPARED", "HEAP", "OFFERED", "ONCE", "Value", "command_nam
 
 Value = Union[str, int, float, bool, None]
 HEAP = "heap"
-"""The name here of the command without a noun."""
+"""The name that clients use for the command without a noun."""
 COMPARED = "diff"
-# The needs of those commands that a session answers.
+# Values of a command's ``needs`` for which a session answers the command.
 KEPT = (TARGET, PROCESS)
 CALLS = ("stats", "growth", "catch")
 """Commands that call into the process or change its code."""
@@ -29,7 +29,7 @@ PATHS = (FILE.metavar, "FOLDER")
 # Options that name a file which is only read.
 READ = ("--since", "--calls")
 MOST_CHARACTERS = 10_000
-# Options that only the tools themselves set.
+# Options that a client may not use, because the server's tools set them.
 OWN = ("--json", "--no-text", "--with-contents")
 
 
@@ -41,7 +41,7 @@ def _is_offered(noun: str) -> bool:
 
 
 OFFERED = tuple(noun or HEAP for noun in COMMANDS if _is_offered(noun))
-"""The names of the commands that may be used."""
+"""The names of the commands that a client may use."""
 
 
 def command_named(name: str) -> AnyCommand:
@@ -49,7 +49,7 @@ def command_named(name: str) -> AnyCommand:
     noun = name.removeprefix(f"{SHELL} ").removeprefix(f"{HEAP} ")
     noun = HEAP_NOUN if noun in (HEAP, SHELL) else noun
     if noun == COMPARED:
-        raise UsageError("the tool compare compares two states")
+        raise UsageError("use the tool compare to compare two states")
     if (noun or HEAP) in OFFERED:
         return COMMANDS[noun]
     if noun in COMMANDS:

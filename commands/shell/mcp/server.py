@@ -29,8 +29,8 @@ Tool = Callable[..., Awaitable[str]]
 # A client shows this text to its model before the first question.
 INSTRUCTIONS = (
     "gdbheap finds where the memory of a process or of a core went. Call first_page with a pid first: it names the "
-    "cause, the fix and the next commands. A command 'gdbheap NOUN PID --key=value' is here the call ask(target=PID, "
-    "command=NOUN, options={key: value}). help() explains how to find the cause of a symptom."
+    "cause, the fix and the next commands. To run the shell command 'gdbheap NOUN PID --key=value', call "
+    "ask(target=PID, command=NOUN, options={key: value}). help() explains how to find the cause of a symptom."
 )
 
 
@@ -110,7 +110,7 @@ def serve(words: Sequence[str]) -> None:
 
         Args:
             before: the path of a snapshot or a core, or the id of a process
-            after: the later snapshot, core or process; without it, gdbheap reads the process of before twice
+            after: the later snapshot, core or process; if missing, gdbheap reads the process in 'before' twice
             seconds: how long to wait between the two readings of one process
             offset: the character from which to continue a long answer
         """

@@ -1,4 +1,5 @@
-"""glibc's malloc as an allocator: presents what ``Glibc`` located and what the walk over its arenas found."""
+"""glibc's malloc as an allocator: presents the data that ``Glibc`` located, and the results of the walk over the
+arenas."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ IN_USE, FOREIGN = _native.STATES.index("used"), _native.STATES.index("foreign")
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which chunks to list (native/core/src/allocators/glibc/listing.rs).
+    """The request for a list of chunks (native/core/src/allocators/glibc/listing.rs).
 
     ``states``: a bit for each wanted state of ``_native.STATES``. ``minimum`` and ``maximum``: bytes, header included.
     ``arena``: the index of one arena, or None for all."""
@@ -79,7 +80,8 @@ class Wanted:
 class GlibcAllocator(Allocator):
     """glibc's malloc in one target. The constructor raises Unsupported if there is none.
 
-    ``malloc`` is what was located. ``chunks``, ``mapped`` and ``bins`` are read when they are first asked for."""
+    ``malloc``: the located data of malloc. ``chunks``, ``mapped`` and ``bins`` are read when they are first asked
+    for."""
 
     name = NAME
     title = "glibc malloc"
@@ -127,7 +129,7 @@ class GlibcAllocator(Allocator):
 
     @property
     def bins(self) -> Bins:
-        """The bins of all arenas, followed and checked.
+        """The bins of all arenas. Their lists have been followed and checked.
 
         Read this before ``chunks``: the walk then also collects the links that the bins need."""
         if self._bins is None:
@@ -164,8 +166,8 @@ class GlibcAllocator(Allocator):
         return sorted((row.address, row.address + row.size) for row in rows)
 
     def books(self) -> Ranges:
-        """Return the range of ``main_arena``. Its bins, top and last remainder point to chunks, and are no references
-        to blocks."""
+        """Return the range of ``main_arena``. Its bins, top and last remainder point to chunks, but do not count as
+        references to blocks."""
         main = self.malloc.main
         return [(main.address, main.address + main.layout["size"])]
 
@@ -231,8 +233,8 @@ class GlibcAllocator(Allocator):
         return replace(block, address=mapped.chunk + HEADER, list=held or MMAPPED)
 
     def own_part(self, address: int) -> str | None:
-        """Return which part of a thread's heap before or after its chunks holds ``address``; None for any other
-        address."""
+        """Return the name of the part of a thread's heap that holds ``address``: the header before the chunks, or the
+        reserve after them. None for any other address."""
         found = self.malloc.heap_at(address)
         if found is None or found.chunks <= address < found.end:
             return None
@@ -266,7 +268,8 @@ class GlibcAllocator(Allocator):
     # Holes and pins.
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
-        """Return the runs of adjacent free chunks, whether these are in bins, fast bins or thread caches."""
+        """Return the runs of adjacent free chunks of at least ``minimum`` bytes. The chunks may be in bins, fast bins
+        or thread caches."""
         return self.chunks.holes(max(minimum, 1))
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
@@ -286,7 +289,7 @@ class GlibcAllocator(Allocator):
 
     @cached_property
     def trim(self) -> Trim | None:
-        """What malloc_trim(0) would return to the kernel; None if residency is unknown."""
+        """The memory that malloc_trim(0) would return to the kernel; None if residency is unknown."""
         found = self.predict()
         return None if found.predicted is None else found
 
@@ -297,8 +300,8 @@ class GlibcAllocator(Allocator):
     def kept(self, free: int, whole: int) -> list[Kept]:
         """Return the free bytes that malloc_trim(0) would leave, by reason.
 
-        The bytes share pages with chunks in use, are in thread caches, are in pages that the kernel does not take back,
-        or are in top chunks that malloc_trim(0) leaves."""
+        The possible reasons: the bytes share pages with chunks in use; they are in thread caches; they are in pages
+        that the kernel does not take back; or they are in top chunks that malloc_trim(0) leaves."""
         if self.trim is None:
             return []
         tops = sum(arena.top_kept or 0 for arena in self.trim.rows)
@@ -332,7 +335,7 @@ class GlibcAllocator(Allocator):
 
     @property
     def damage(self) -> list[Damage]:
-        """The inconsistencies that the walk and the bins showed.
+        """The inconsistencies in the walked chunks and in the bins.
 
         Those that a thread inside malloc may have caused are marked as transient."""
         found = self.malloc.damage + (self._bins.damage if self._bins is not None else [])

@@ -196,7 +196,7 @@ class Glibc:
     def _check_ring(self) -> None:
         """Report a broken ring of arenas, and add the arenas that are missing from it.
 
-        They are found by the field ``ar_ptr`` of their heaps."""
+        The missing arenas are found by the field ``ar_ptr`` of their heaps."""
         last = self.arenas[-1]
         if last.next != self.main.address:
             what = f"next of arena {len(self.arenas) - 1}"
@@ -211,8 +211,8 @@ class Glibc:
 
     @cached_property
     def _owned_heaps(self) -> list[tuple[int, int]]:
-        """Everything that looks like a heap of a thread's arena, as (heap, arena). Searched only after damage was
-        found."""
+        """All memory that looks like a heap of a thread's arena, as (address of the heap, address of the arena). The
+        search is made only after damage was found."""
         found = []
         span, page = self.heap_span, self.target.machine.page
         for heap in self._backed_places(span):
@@ -222,9 +222,9 @@ class Glibc:
         return found
 
     def _backed_places(self, span: int) -> Iterator[int]:
-        """Yield the multiples of ``span`` in writable anonymous memory whose bytes are present.
+        """Yield the addresses in writable anonymous memory that are multiples of ``span`` and whose bytes are present.
 
-        Absent memory is skipped without looking at every multiple: a core may claim any amount of memory."""
+        Ranges of absent memory are skipped as a whole, because a core may claim any amount of memory."""
         for mapping in self.target.mappings:
             if not (mapping.writable and mapping.anonymous):
                 continue
@@ -239,7 +239,8 @@ class Glibc:
 
     def _stretches(self) -> list[Stretch]:
         heaps = [heap for index, state in enumerate(self.arenas[1:], 1) for heap in self._heaps_of(index, state)]
-        # Not stored in ``self``: with ``self._report`` that would be a cycle, which would keep the target's files open.
+        # ``main_extents`` is not stored in ``self``: it has ``self._report``, so that would be a cycle, which would
+        # keep the target's files open.
         main_extents = MainExtents(self.target, self.main, self.par, self.reserves, self._report)
         self._misalignment = main_extents.misalignment
         extents = main_extents.find() if self.main.system_mem else []
@@ -325,8 +326,8 @@ class Glibc:
     def _detect_safe_linking(self) -> bool | None:
         """Return whether the links of free lists are mangled. None if no list has a link.
 
-        glibc 2.32 and later store a link xor its own address shifted right by 12. Both decodings are tried: the right
-        one leads from more links to a chunk or to the end of a list.
+        glibc 2.32 and later store a link xor its own address shifted right by 12. Both decodings are tried: with the
+        right decoding, more links lead to a chunk or to the end of a list.
         """
         places = [entry for tcache in self.tcaches for _index, entry, _count in tcache.lists]
         places += [head + HEADER for state in self.arenas for head in state.fast if head]
@@ -367,7 +368,7 @@ class Glibc:
         return [(tcache, self._lists(tcache)) for tcache in self.tcaches]
 
     def _lists(self, tcache: Tcache) -> list[CacheList]:
-        """Return the lists of a cache.
+        """Return the lists of free chunks in a thread's cache.
 
         Lists of large chunks can also hold mmapped chunks. Therefore each chunk of an arena on such a list is returned
         as a list of its own."""
@@ -403,8 +404,7 @@ class Glibc:
                 return
 
     def _check_caches(self, lists: list[CacheList], taken: list[_native.TakenList]) -> None:
-        """Report each list of a thread cache that has a bad link, that ends before its count, or that continues after
-        it."""
+        """Report each list of a thread cache that has a bad link, or more or fewer entries than its count says."""
         self.damage.extend(damage for tcache in self.tcaches for damage in tcache.damage)
         for row, found in zip(lists, taken):
             if found.entries < row.entries or (row.whole and found.end):
@@ -514,7 +514,8 @@ class Glibc:
     def _missing(self, found: Sequence[_native.MappedRow | MappedChunk]) -> tuple[int, int]:
         """Return by how many chunks, and by how many bytes, ``found`` differs from the counts of ``mp_``.
 
-        glibc 2.43 and later count a chunk's header twice at each mremap. Bytes that this explains are not returned."""
+        glibc 2.43 and later count a chunk's header twice at each mremap. Bytes that this double count explains are left
+        out."""
         excess = self.par.mmapped_mem - sum(row.size for row in found)
         unit = self.par.layout["mmapped_unit"]
         is_drift = unit == HEADER and excess > 0 and excess % unit == 0
@@ -527,8 +528,8 @@ class Glibc:
         return sorted(main + self.reserves)
 
     def mapped_at(self, address: int) -> MappedChunk | None:
-        """Return the mmapped chunk that holds ``address``, or None. Bytes before the chunk that memalign skipped are in
-        no chunk."""
+        """Return the mmapped chunk that holds ``address``, or None. If memalign skipped bytes before the chunk, these
+        bytes belong to no chunk."""
         chunks = self._mapped or []
         index = bisect_right([chunk.base for chunk in chunks], address) - 1
         return chunks[index] if index >= 0 and chunks[index].chunk <= address < chunks[index].end else None
@@ -552,7 +553,7 @@ def _totals_of(index: int, state: MallocState, sums: dict[str, tuple[int, int]])
 
 @dataclass(frozen=True)
 class MmappedStyle:
-    """How this glibc writes the header of an mmapped chunk, and where to search for chunks.
+    """The form of the header of an mmapped chunk in this glibc, and the places where chunks are searched for.
 
     ``header_outside``: the header's ``size`` does not include the header (2.43 and later). ``moved``: also search where
     a chunk can lie after mremap has moved it off the alignment that memalign was asked for.

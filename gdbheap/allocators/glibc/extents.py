@@ -88,7 +88,8 @@ class MainExtents:
         )
 
     def _bridged(self, of_break: Ranges, found: Ranges, missing: int) -> Ranges | None:
-        """Return ``found`` with the first extents of the break joined; None if that does not explain the missing bytes.
+        """Return ``found`` with the first extents of ``of_break`` joined to one; None if that does not explain the
+        missing bytes.
 
         Other code got the gaps between these extents from ``sbrk``. While the arena was contiguous, ``system_mem``
         counted the gaps. Extents are joined until the gaps are exactly the ``missing`` bytes.
@@ -100,7 +101,8 @@ class MainExtents:
         return None
 
     def _completed(self, searched: Ranges, found: Ranges, missing: int) -> Ranges | None:
-        """Return ``found`` with the one extent that was missing or too short, if ``system_mem`` is then right.
+        """Return ``found`` with the one extent that was missing or too short, so that ``system_mem`` is right. None if
+        there is no such extent.
 
         A damaged chunk hides the start or the end of that extent.
         """

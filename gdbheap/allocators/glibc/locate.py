@@ -30,7 +30,7 @@ from gdbheap.targets.target import Damage, Target, Thread
 
 BINS = 127
 MIN_SCORE = 10
-# Thresholds below 4 KiB are not set in practice.
+# Programs do not set thresholds below 4 KiB in practice.
 MIN_THRESHOLD, LARGEST_THRESHOLD, LARGEST_TRIM = 4 << 10, 1 << 30, (1 << 40) - 1
 PAR_BYTES = 144
 MAX_DATA = 64 << 20
@@ -44,7 +44,7 @@ DEFAULT_ARENA_TEST = 8
 SMALL_TCACHE_BINS = 64
 MAX_TCACHE_BINS = 76
 MAX_TCACHE_COUNT = 65535
-# How many threads at once may have counted an mmapped chunk, but not its bytes yet.
+# The most threads that may, at one moment, have counted a new mmapped chunk but not yet its bytes.
 MAX_TORN = 8
 # At most one in this many lists of a cache may be damaged. If more look damaged, the memory is not a cache.
 MAX_DAMAGED = 4
@@ -177,8 +177,8 @@ def find_main_arena(target: Target, facts: Facts) -> tuple[list[MallocState], Lo
 def _find_unused(target: Target, loaded: LoadedObject) -> MallocState | None:
     """Return ``main_arena`` in its state before the first malloc, or None.
 
-    It is then zeros, except for a ``next`` that points to itself and one attached thread. Other structures also point
-    to themselves; an ``mp_`` near it distinguishes it from them.
+    All its bytes are then zero, except for ``next``, which points to the arena itself, and the count of one attached
+    thread. Other structures also point to themselves; an ``mp_`` near it distinguishes it from them.
     """
     layouts: dict[int, list[dict[str, Any]]] = {}
     for layout in variants("glibc", "malloc_state"):
@@ -234,8 +234,8 @@ def _fitting_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | No
 def _damaged_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | None:
     """Return the longest ring of arenas in which at most one word of one arena may be wrong, or None.
 
-    Heaps confirm all its arenas but the first. The ring closes, or all its arenas are sound; and ``main_arena`` is
-    sound, or all others are."""
+    Heaps confirm all its arenas but the first. Also, either the ring closes or all its arenas are sound, and either
+    ``main_arena`` is sound or all others are."""
     found: list[tuple[tuple[bool, int], list[MallocState], LoadedObject]] = []
     for states, closed, loaded in _rings(target):
         others = list(takewhile(lambda state: _has_heap(target, state), states[1:]))
@@ -347,12 +347,12 @@ def _parse_par(machine: Machine, raw: bytes, offset: int, address: int, layout: 
 def _score(target: Target, par: MallocPar, main: MallocState) -> int:
     """Return how well a place fits ``mp_``.
 
-    That ``sbrk_base`` fits the program's break counts most. Fields that have their default values count too: programs
+    A ``sbrk_base`` that fits the program's break counts most. Fields that have their default values count too: programs
     rarely change all of them."""
     points = (6 if _is_first_break(target, par, main) else 0) - (1 if par.torn else 0)
     points += 3 if par.top_pad == DEFAULT_TOP_PAD else 0
     points += 2 if MIN_THRESHOLD <= par.mmap_threshold <= LARGEST_THRESHOLD else 0
-    # It must look like a size, not like an address, or be all ones, which means never.
+    # trim_threshold must look like a size, not like an address, or have all bits set, which means "never trim".
     never = target.machine.address_end - 1
     points += 2 if MIN_THRESHOLD <= par.trim_threshold <= LARGEST_TRIM or par.trim_threshold == never else 0
     points += 3 if par.arena_test == DEFAULT_ARENA_TEST else 0
@@ -451,7 +451,7 @@ def _parse_tcache(target: Target, thread: Thread, address: int, layout: dict[str
     counts = machine.structure(f"{number}{'H' if layout['count_size'] == 2 else 'B'}").unpack_from(raw, 0)
     entries = machine.words_of(raw[layout["entries"] :])
     if layout["remaining"]:
-        # 2.42 and later count the slots that are still empty.
+        # glibc 2.42 and later store how many slots of a list are still empty, instead of how many are in use.
         counts = tuple(capacity - left for left in counts)
     lists: list[tuple[int, int, int]] = []
     torn: list[Damage] = []

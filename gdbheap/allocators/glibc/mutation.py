@@ -37,7 +37,8 @@ MAX_EXCUSED = 16
 class Changes:
     """The changes that threads may be making inside malloc.
 
-    ``inside``: the threads inside malloc. It is empty if libc's file, which has the functions' places, is absent."""
+    ``inside``: the threads inside malloc. It is empty if libc's file is absent, because the file says where the
+    functions lie."""
 
     def __init__(self, target: Target, glibc: Glibc) -> None:
         place = malloc_range(glibc.libc)

@@ -1,4 +1,5 @@
-"""Read glibc's malloc in a running process by short reads; a short stop before that located malloc's data.
+"""Read glibc's malloc in a running process with short reads. malloc's data was located before, while the process was
+stopped for a short time.
 
 Words are read twice. An arena's free lists are trusted if two walks through them agree and the arena has not changed in
 between. Everything that is in no list and not in the top chunk then counts as in use, as in ``malloc_info``."""
@@ -79,7 +80,7 @@ class RunningMalloc:
 
     @classmethod
     def of(cls, glibc: Glibc, machine: Machine) -> RunningMalloc:
-        """Build it from the addresses that were found while the process was stopped."""
+        """Return an instance with the addresses that were found while the process was stopped."""
         state, par = glibc.main, glibc.par
         names = ("top", "bins", "next", "system_mem", "max_system_mem", "fastbinsY", "size")
         layout = StateLayout(*(state.layout[name] for name in names))

@@ -19,7 +19,7 @@ from gdbheap.targets.target import Target
 
 @dataclass(frozen=True)
 class ArenaTrim:
-    """What ``malloc_trim`` returns of one arena, in bytes; None if residency is unknown."""
+    """The memory of one arena that ``malloc_trim`` returns to the kernel, in bytes; None if residency is unknown."""
 
     index: int
     address: int
@@ -101,9 +101,10 @@ def given_tops(target: Target, glibc: Glibc) -> list[int]:
 def _ends_at_break(target: Target, glibc: Glibc, end: int) -> bool:
     """Return whether the break is at ``end``.
 
-    The break is the end of the last mapping that the kernel calls the heap. There are several if a part was advised to
-    be huge. A core has no names of mappings: the break is then the end of the adjacent mappings that begin at the first
-    break. If ``sbrk`` has failed once, ``sbrk_base`` may lie in a mapping of mmap, and the answer is False."""
+    The break is the end of the last mapping that the kernel calls the heap. Several mappings have that name if the
+    program advised huge pages for a part of the heap. A core has no names of mappings: the break is then the end of the
+    adjacent mappings that begin at the first break. If ``sbrk`` has failed once, ``sbrk_base`` may lie in a mapping of
+    mmap, and the answer is False."""
     named = [mapping for mapping in target.mappings if mapping.path == BREAK]
     if named:
         return named[-1].end == end

@@ -40,13 +40,15 @@ CAUGHT = "caught inside jemalloc"
 FUNCTIONS = ("je_", "_rjem_", "mallocx")
 # A split may make three extents of one, and a merge may make one of three.
 EXTENTS_AT_ONCE = 3
-# Thread caches then take only blocks of up to 4 KiB. This is the setting's name in 5.1; 5.3 still accepts it.
+# With this setting, thread caches take only blocks of up to 4 KiB. It has this name in jemalloc 5.1; 5.3 still accepts
+# the name.
 SMALL_CACHES = "lg_tcache_max:12"
 GIVE_BACK = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0"
 
 
 class JemallocLibraries(SeveralAllocators):
-    """All jemallocs of one target; ``roots`` has what was located of each. Raises NotInUse if there is none."""
+    """All jemallocs of one target; ``roots``: the located structures of each jemalloc. Raises NotInUse if there is
+    none."""
 
     name = NAME
     title = "jemalloc"
@@ -111,7 +113,7 @@ class JemallocLibraries(SeveralAllocators):
 
     @cached_property
     def damage(self) -> list[Damage]:
-        """The damage in extents.
+        """The inconsistencies that were found in extents.
 
         If an extent contradicts its size class, a thread may be giving it that class at the moment; the damage is then
         transient."""
@@ -133,7 +135,7 @@ class JemallocLibraries(SeveralAllocators):
         return [(area.start, area.end) for area in self.areas]
 
     def pieces(self) -> Iterable[Piece]:
-        """Return the areas as pieces."""
+        """Return the areas, each as a piece of address space."""
         return (Piece(area.start, area.end, None) for area in self.areas)
 
     def root_of_piece(self, start: int) -> int:
@@ -141,7 +143,7 @@ class JemallocLibraries(SeveralAllocators):
         return self._root_at[start]
 
     def drawn(self) -> Iterable[Drawn]:
-        """Return each area for the map."""
+        """Return the areas in the form in which the map shows them."""
         return (Drawn(area.start, area.end, f"jemalloc of {self.owner(area.root)}", self.name) for area in self.areas)
 
     def find(self, address: int) -> Block | None:
@@ -207,7 +209,8 @@ class JemallocLibraries(SeveralAllocators):
         return sorted({name or PLAIN for name in self._variables.values()}) or [PLAIN]
 
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
-        """Return the variable, with one setting as its value. Several settings can be joined by commas.
+        """Return the environment variable with its value, which is one setting. Several settings can be joined by
+        commas.
 
         The setting for fewer arenas names a quarter of the arenas in use."""
         fewer = f"narenas:{self.fewer_arenas}"
@@ -234,7 +237,7 @@ class JemallocLibraries(SeveralAllocators):
         return self.store.used_in_run(row.start)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return all free bytes with one reason.
+        """Return one entry, which gives the same reason for all free bytes.
 
         A slab stays while one of its blocks is in use; dirty and muzzy extents stay for a while."""
         why = "in slabs of jemalloc that hold blocks in use, in threads' caches, or in extents that it keeps for later"

@@ -19,7 +19,7 @@ from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges, joined
 from gdbheap.targets.target import Target
 
-# The most bytes of thread-local data that are searched for one module of a thread, and the most modules.
+# The most bytes of thread-local data that are searched for one module of a thread, and the most modules of a thread.
 STORAGE, MAX_MODULES = 16 << 10, 512
 
 
@@ -37,7 +37,7 @@ class Root:
 
 
 def thread_storage(target: Target) -> Ranges:
-    """Return the ranges in which threads may have their modules' thread-local data, ascending and disjoint.
+    """Return the ranges in which the thread-local data of modules may lie, for all threads, ascending and disjoint.
 
     They are the static thread-local storage, and the memory to which each thread's dtv points. The dtv (``dtv_t *``) is
     the second word of the thread's control block, and has an entry ``{value, to_free}`` for each module."""

@@ -53,7 +53,7 @@ def find_context(target: Target) -> tuple[LoadedObject, _native.FoundContext] | 
     The loaded object is the C library, or a program that is statically linked with it."""
     for loaded in target.objects:
         for found in _native.find_contexts(target.space, joined(sorted(loaded.writable_ranges()))):
-            # Each thread may be making or freeing one group, which does not fit then.
+            # Each thread may be making or freeing one group; such a group does not fit the layout at that moment.
             if found.fit and found.fit + len(target.threads) >= found.groups:
                 return loaded, found
     return None
@@ -116,7 +116,7 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
 
     @cached_property
     def damage(self) -> list[Damage]:
-        """The damage in groups and slots.
+        """The inconsistencies that were found in groups and slots.
 
         In a live process a bad slot header may be transient, because mallocng writes the header after it has released
         the lock. It is transient if a thread has an address of the slot in its registers. The other bad headers are
@@ -141,7 +141,7 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
 
     @property
     def _inside(self) -> int:
-        """The number of threads that are in malloc or just leaving it.
+        """The number of threads that are in malloc or about to leave it.
 
         A thread counts if an address of mallocng's structures is in its registers or on its stack: no other thread has
         one."""
@@ -165,7 +165,7 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         yield from (Piece(start, end, OVERHEAD) for start, end in self.store.areas())
 
     def drawn(self) -> Iterable[Drawn]:
-        """Return the areas for the map, with adjacent mappings joined."""
+        """Return the areas that the map shows, with adjacent mappings joined."""
         return (Drawn(start, end, self.title, self.name) for start, end in self.store.stretches())
 
     def find(self, address: int) -> Block | None:
@@ -206,13 +206,14 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         return self.store.used_with(row.start)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return all free bytes with one reason: a mapping stays while one of its blocks is in use."""
+        """Return one entry, which gives the same reason for all free bytes: a mapping stays while one of its blocks is
+        in use."""
         return [Kept(FREE, free, "in mappings of musl's malloc that hold blocks in use, or that it keeps")]
 
     def check(self) -> Looked:
         """Return how many mappings and slots were checked. The headers of slots were checked when the groups were read.
 
-        Whatever a thread inside malloc may have half changed is added to ``damage`` as transient."""
+        Groups or slots that a thread inside malloc may have half changed are added to ``damage`` as transient."""
         known = {damage.address for damage in self.damage}
         passing = [row.damage for row in self.store.misfits if row.transient and row.damage.address not in known]
         self.damage.extend(Damage.of(row, transient=True) for row in passing)

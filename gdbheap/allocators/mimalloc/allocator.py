@@ -37,7 +37,7 @@ BLOCKS, SPANS, RESERVE = lines_below(FREE, "blocks", "spans", "reserve")
 
 
 class MimallocAllocator(StoreAllocator):
-    """CPython's mimalloc in one target; ``mimalloc`` has what was located. A target that has it has no pymalloc.
+    """CPython's mimalloc in one target; ``mimalloc``: its located structures. A target that has it has no pymalloc.
 
     Raises NotAPython, NotInUse or Unsupported."""
 
@@ -88,7 +88,7 @@ class MimallocAllocator(StoreAllocator):
 
     @property
     def damage(self) -> list[Damage]:
-        """The damage in segments and pages."""
+        """The inconsistencies that were found in segments and pages."""
         return self.mimalloc.damage
 
     def ranges(self) -> Ranges:
@@ -101,7 +101,8 @@ class MimallocAllocator(StoreAllocator):
         yield from (Piece(start, end, RESERVE) for start, end in self.mimalloc.reserved())
 
     def drawn(self) -> Iterable[Drawn]:
-        """Return the segments for the map. Reserved memory outside the segments is not drawn."""
+        """Return the segments in the form in which the map shows them. Reserved memory outside the segments is not
+        drawn."""
         places = sorted((segment.start, segment.end) for segment in self.mimalloc.segments)
         return (Drawn(start, end, "mimalloc's segments", self.name) for start, end in places)
 
@@ -138,7 +139,8 @@ class MimallocAllocator(StoreAllocator):
         return self.store.used_in_page(row.start)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return all free bytes with one reason: a page stays while one of its blocks is in use."""
+        """Return one entry, which gives the same reason for all free bytes: a page stays while one of its blocks is in
+        use."""
         why = "in pages of Python's mimalloc that hold blocks in use, or that it keeps for later"
         return [Kept(FREE, free, why)]
 
@@ -158,8 +160,9 @@ class MimallocAllocator(StoreAllocator):
 def is_pythons(target: Target, root: Root) -> bool:
     """Return whether a mimalloc is CPython's own copy.
 
-    It is if its structures have a form that no library has, or if a loaded object that contains CPython contains it. If
-    the module of the segments is unknown, they count as CPython's in a program with Python."""
+    It is CPython's if its structures have a form that no release of the library has, or if it lies in a loaded object
+    that contains CPython. If the module of the segments is unknown, the mimalloc counts as CPython's in a program with
+    Python."""
     if root.form.has_map:
         return False
     known = carriers(target)

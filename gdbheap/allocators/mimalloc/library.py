@@ -44,7 +44,7 @@ def _delay(root: Root) -> str:
 
 
 class MimallocLibraries(SeveralAllocators):
-    """All mimallocs of one target except CPython's own copy; ``roots`` has what was located of each.
+    """All mimallocs of one target except CPython's own copy; ``roots``: the located structures of each mimalloc.
 
     Raises NotInUse if there is none."""
 
@@ -112,7 +112,7 @@ class MimallocLibraries(SeveralAllocators):
 
     @cached_property
     def damage(self) -> list[Damage]:
-        """The damage in segments and pages."""
+        """The inconsistencies that were found in segments and pages."""
         found = []
         for root in self.roots:
             wrong = ((address, cookie) for address, cookie in root.cookies.items() if cookie != root.cookie)
@@ -181,7 +181,8 @@ class MimallocLibraries(SeveralAllocators):
         return {segment.start: segment.root for segment in self.segments}
 
     def drawn(self) -> Iterable[Drawn]:
-        """Yield each segment and arena for the map. Reserved memory outside segments is not drawn."""
+        """Yield each segment and arena in the form in which the map shows it. Reserved memory outside segments is not
+        drawn."""
         for segment in self.segments:
             title = f"mimalloc of {self.owner(segment.root)}"
             yield Drawn(segment.start, segment.end, title, self.name)
@@ -270,7 +271,8 @@ class MimallocLibraries(SeveralAllocators):
         return joined(sorted([*self.store.empty_spans(), *self._kept_segments]))
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return all free bytes with one reason: a page stays while one of its blocks is in use."""
+        """Return one entry, which gives the same reason for all free bytes: a page stays while one of its blocks is in
+        use."""
         return [Kept(FREE, free, "in pages of mimalloc that hold blocks in use, or that it keeps for later")]
 
     @cached_property

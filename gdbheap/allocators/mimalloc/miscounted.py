@@ -12,7 +12,8 @@ __all__ = ["CAUGHT", "FUNCTIONS", "OWN_STATES", "add_miscounted"]
 
 CAUGHT = "caught inside mimalloc"
 FUNCTIONS = ("mi_", "_mi_")
-# mimalloc's records about its pages. In 3.0 they lie before the blocks of each page, as the page's padding.
+# The words in ``Block.state`` for mimalloc's records about its pages. In 3.0 these records lie before the blocks of
+# each page, in the page's padding.
 OWN_STATES = ("segment header", "padding")
 
 

@@ -30,7 +30,8 @@ ARENA_WORDS = 12
 SLICES_IN_FIELD = 64
 # The most maps of pages that are tried: a module has one, but hostile data can point to any number.
 MAX_MAPS = 64
-# If this many entries point to memory, it is a map of pages, even if the pages fit no known form.
+# If at least this many entries of a possible map point to memory, it is a map of pages, even if the pages fit no known
+# form.
 SOME = 8
 
 
@@ -97,7 +98,8 @@ def find_roots(target: Target) -> Roots:
 
 
 def _with_segments(target: Target) -> list[Root]:
-    """Return the mimallocs with segments, one for each cookie. Each gets the form that the most of its pages fit."""
+    """Return the mimallocs with segments, one for each cookie. Each mimalloc gets the form that the largest number of
+    its pages fit."""
     ranges, forms = segment_ranges(target.mappings), defaultdict(list)
     for form in _native.mimalloc_forms():
         if not form.has_map:
@@ -164,7 +166,8 @@ def _placed(target: Target, root: Root) -> Root:
 
 
 def _arenas_of(target: Target, loaded: LoadedObject, places: list[int], anonymous: Ranges) -> Iterator[tuple[int, int]]:
-    """Yield [start, end) of the areas from which segments are cut; pointers to their structs are in static data."""
+    """Yield [start, end) of the areas from which segments are cut. The areas are found through pointers in static data
+    to their structs."""
     machine, own = target.machine, loaded.writable_ranges()
     for _address, raw in windows(target.space, loaded):
         for word in set(machine.words_of(raw)):

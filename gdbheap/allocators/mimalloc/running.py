@@ -20,8 +20,8 @@ __all__ = ["RunningMimalloc", "SegmentsNow"]
 class SegmentsNow:
     """The segments at one moment: their number, their bytes, and the number of their pages that hold blocks.
 
-    ``classes``: the pages, grouped by the size of their blocks. ``odd``: how many tables of pages or counts were not
-    believed."""
+    ``classes``: the pages, grouped by the size of their blocks. ``odd``: the number of tables of pages, and of counts,
+    that cannot be right and were ignored."""
 
     segments: int
     bytes: int
@@ -39,7 +39,7 @@ class RunningMimalloc:
 
     @classmethod
     def of(cls, mimalloc: Mimalloc, machine: Machine) -> RunningMimalloc:
-        """Build it from the mimalloc that was located while the process was stopped."""
+        """Return an instance for the mimalloc that was located while the process was stopped."""
         return cls(mimalloc.root.form, machine)
 
     def now(self, space: _native.Space, mappings: Mappings, is_there: Callable[[int], bool]) -> SegmentsNow:

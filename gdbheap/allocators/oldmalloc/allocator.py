@@ -102,7 +102,7 @@ class OldmallocAllocator(ListingAllocator):
 
     @cached_property
     def damage(self) -> list[Damage]:
-        """The damage in chunk headers and bins.
+        """The inconsistencies that were found in chunk headers and bins.
 
         Each thread may be moving one chunk to or from a bin. If at most as many chunks are in the wrong place, these
         are transient."""
@@ -124,7 +124,7 @@ class OldmallocAllocator(ListingAllocator):
         return sweep.add_blocks(self.target.space, self.store, start, owners)
 
     def drawn(self) -> Iterable[Drawn]:
-        """Return the areas for the map, with adjacent mappings joined."""
+        """Return the areas that the map shows, with adjacent mappings joined."""
         return (Drawn(start, end, self.title, self.name) for start, end in self.ranges())
 
     def find(self, address: int) -> Block | None:
@@ -151,7 +151,7 @@ class OldmallocAllocator(ListingAllocator):
         blocks.general["chunks of musl"] = self.store
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Return no pins: heaps are never returned, and a mapping of its own holds only one chunk."""
+        """Return no pins: heaps are never returned to the kernel, and every other mapping holds only one chunk."""
         return _native.pins(self.target.machine, self.store, self.target.pages, kept, [], minimum, most)
 
     def members(self, row: PinRow) -> list[Member]:
@@ -161,13 +161,14 @@ class OldmallocAllocator(ListingAllocator):
         return [found for found in alike if row.start <= found.address < row.end]
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return all free bytes with one reason: heaps are never returned."""
+        """Return one entry, which gives the same reason for all free bytes: heaps are never returned to the kernel."""
         return [Kept(FREE, free, "in heaps of musl's malloc, which it never gives back")]
 
     def check(self) -> Looked:
         """Return how many regions and chunks were checked.
 
-        Each chunk's header was compared with the next chunk's, and the free chunks were compared with the bins."""
+        The header of each chunk was compared with the header of the next chunk, and the free chunks were compared with
+        the bins."""
         if any(row.transient for row in self.damage):
             self._around.note("oldmalloc-moving")
         return Looked(

@@ -33,7 +33,7 @@ MAX_DAMAGE = 1000
 
 
 class PymallocAllocator(StoreAllocator):
-    """pymalloc in one target; ``pymalloc`` has what was located. Raises NotAPython or Unsupported."""
+    """pymalloc in one target; ``pymalloc``: its located structures. Raises NotAPython or Unsupported."""
 
     name = NAME
     title = "Python's pymalloc"
@@ -70,7 +70,7 @@ class PymallocAllocator(StoreAllocator):
 
     @property
     def damage(self) -> list[Damage]:
-        """The damage in arenas and pools."""
+        """The inconsistencies that were found in arenas and pools."""
         return self.pymalloc.damage
 
     def ranges(self) -> Ranges:
@@ -78,11 +78,11 @@ class PymallocAllocator(StoreAllocator):
         return self.pymalloc.ranges()
 
     def pieces(self) -> Iterable[Piece]:
-        """Return each arena as a piece."""
+        """Return each arena as a piece of address space."""
         return (Piece(start, end, None) for start, end in self.ranges())
 
     def drawn(self) -> Iterable[Drawn]:
-        """Return the arenas for the map, with adjacent arenas joined."""
+        """Return the areas that the map shows: the arenas, with adjacent arenas joined."""
         return (Drawn(start, end, "pymalloc's arenas", self.name) for start, end in joined(sorted(self.ranges())))
 
     def find(self, address: int) -> Block | None:
@@ -123,7 +123,8 @@ class PymallocAllocator(StoreAllocator):
         return _native.used_blocks(self.target.space, self.store, row.start, row.blocks)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return all free bytes with one reason: an arena is released only when it is empty."""
+        """Return one entry, which gives the same reason for all free bytes: an arena is released only when it is
+        empty."""
         return [Kept(FREE, free, "in pymalloc's arenas, which go back only as a whole")]
 
     def check(self) -> Looked:

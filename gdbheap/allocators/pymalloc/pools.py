@@ -22,14 +22,15 @@ from gdbheap.targets.target import Damage, Target
 
 # The pool size that is passed on if pymalloc holds nothing; any value works.
 NO_POOL_SIZE = 4 << 10
-# Pools of other interpreters point to their list heads. At most this many such places are tried, those with the most
-# pointers first.
+# Pools of other interpreters point to the list heads of these interpreters. At most this many places are tried as list
+# heads; places to which the most pools point come first.
 MAX_INTERPRETERS = 4 << 10
 
 
 @dataclass(frozen=True)
 class ArenaRow:
-    """An arena, as the native half takes it. ``carved``: where the pools made so far end (``pool_address``)."""
+    """An arena, in the form in which it is passed to the native half. ``carved``: the address where the pools that were
+    made so far end (``pool_address``)."""
 
     number: int
     index: int

@@ -45,7 +45,8 @@ class PoolsNow:
 
 @dataclass(frozen=True)
 class ClassesNow:
-    """The size classes, counted from the pools' headers. ``odd``: how many headers could not be read or believed."""
+    """The size classes, counted from the pools' headers. ``odd``: the number of headers that could not be read or
+    cannot be right."""
 
     classes: Sequence[_native.SizeClass]
     odd: int
@@ -75,8 +76,8 @@ class RunningPymalloc:
 
     @classmethod
     def of(cls, pymalloc: Pymalloc, machine: Machine) -> RunningPymalloc | None:
-        """Build it from the pymalloc that was located while the process was stopped; None if pymalloc has no pools
-        yet."""
+        """Return an instance for the pymalloc that was located while the process was stopped; None if pymalloc has no
+        pools yet."""
         if pymalloc.pool_size is None or pymalloc.arena_size is None:
             return None
         tables = [_Table.of(state) for state in pymalloc.states]
@@ -116,7 +117,7 @@ class RunningPymalloc:
         """Return the bytes of the table at ``place``, of ``count`` slots. Raises Fault.
 
         If ``count`` is None, the table is read as far as its slots look valid. A table has 16 slots at first and
-        doubles when it grows. Two of these parts in a row without an arena count as memory behind the table."""
+        doubles when it grows. If two of these parts in a row have no arena, they count as memory after the table."""
         layout = self.machine.structure(ARENA_OBJECT)
         if count is not None:
             return space.read(place, count * layout.size)

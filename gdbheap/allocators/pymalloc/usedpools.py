@@ -1,4 +1,5 @@
-"""Find a ``usedpools`` and the table of arenas that belongs to it. The search is the same from CPython 2.7 to 3.15."""
+"""Find pymalloc's array ``usedpools`` and the table of arenas that belongs to it. The search is the same from CPython
+2.7 to 3.15."""
 
 from __future__ import annotations
 
@@ -116,7 +117,8 @@ class PoolState:
 
     @property
     def is_struct(self) -> bool:
-        """Whether it is part of a ``struct _obmalloc_state``. If so, other interpreters may have such a struct too."""
+        """Whether this ``usedpools`` is part of a ``struct _obmalloc_state``. If so, other interpreters may have such a
+        struct too."""
         return self.table_pointer == self.heads.address + STATE_TABLE
 
     @property

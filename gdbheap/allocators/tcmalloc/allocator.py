@@ -45,7 +45,8 @@ CACHE_BYTES = "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES"
 
 
 class TcmallocLibraries(SeveralAllocators):
-    """All tcmallocs of one target; ``roots`` has what was located of each. Raises NotInUse if there is none."""
+    """All tcmallocs of one target; ``roots``: the located structures of each tcmalloc. Raises NotInUse if there is
+    none."""
 
     name = NAME
     title = "tcmalloc"
@@ -111,7 +112,7 @@ class TcmallocLibraries(SeveralAllocators):
 
     @cached_property
     def damage(self) -> list[Damage]:
-        """The damage in spans."""
+        """The inconsistencies that were found in spans."""
         return list(map(Damage.of, self.store.damage))
 
     @cached_property
@@ -128,7 +129,7 @@ class TcmallocLibraries(SeveralAllocators):
         return [(area.start, area.end) for area in self.areas]
 
     def pieces(self) -> Iterable[Piece]:
-        """Return the areas as pieces."""
+        """Return the areas, each as a piece of address space."""
         return (Piece(area.start, area.end, None) for area in self.areas)
 
     def root_of_piece(self, start: int) -> int:
@@ -136,7 +137,7 @@ class TcmallocLibraries(SeveralAllocators):
         return self._root_at[start]
 
     def drawn(self) -> Iterable[Drawn]:
-        """Return each area for the map."""
+        """Return the areas in the form in which the map shows them."""
         return (Drawn(area.start, area.end, f"tcmalloc of {self.owner(area.root)}", self.name) for area in self.areas)
 
     def find(self, address: int) -> Block | None:
@@ -190,9 +191,10 @@ class TcmallocLibraries(SeveralAllocators):
         return [AT_ONCE, RELEASE_RATE, CACHE_BYTES]
 
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
-        """Return the setting that returns free pages at once, or that limits thread caches; empty for fewer arenas.
+        """Return the setting for a purpose: return free pages at once, or limit thread caches. Return {} for the
+        purpose "fewer arenas", because tcmalloc has no arenas.
 
-        The limit is an eighth of the default, for all thread caches together. tcmalloc has no arenas."""
+        The limit is an eighth of the default, for all thread caches together."""
         found = {Purpose.UNUSED: {AT_ONCE: "1"}, Purpose.CACHES: {CACHE_BYTES: str(4 << 20)}}
         return found.get(purpose, {})
 
@@ -212,7 +214,7 @@ class TcmallocLibraries(SeveralAllocators):
         return self.store.used_in_run(row.start)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return all free bytes with one reason.
+        """Return one entry, which gives the same reason for all free bytes.
 
         A span stays while one of its blocks is in use or in a cache; free pages stay for a while."""
         why = "in spans of tcmalloc that hold blocks in use, in its caches, or in pages that it keeps for later"
@@ -223,7 +225,7 @@ class TcmallocLibraries(SeveralAllocators):
         return Inside.of(self, [root.module for root in self.roots], FUNCTIONS)
 
     def check(self) -> Looked:
-        """Return how many spans were checked. They were checked when they were read.
+        """Return how many spans were checked. The checks were made when the spans were read.
 
         If a thread is inside tcmalloc, one span or one list of free blocks may be half changed; ``damage`` has it as
         transient."""

@@ -16,22 +16,22 @@ __all__ = [
 # Smaller blocks share their pages, so only the largest MOST blocks of each allocator are checked.
 MIN_BYTES, MOST = 16 << 10, 50_000
 MAX_HEADER = 32
-# Of a longer chain of dominators, only both ends are read.
+# If a chain of dominators has more objects than this, only its two ends are read.
 MAX_OF_CHAIN = 1000
 
 K = TypeVar("K", bound=Hashable)
 
 
 class BlockBytes(NamedTuple):
-    """A block in use, by the program's pointer, and how many of its bytes are absent or shared."""
+    """A block in use: the address that the program has for it, and how many of its bytes are absent or shared."""
 
     address: int
     bytes: int
 
 
 def absent_blocks(heap: Heap) -> Iterator[BlockBytes]:
-    """Yield the blocks with bytes that are not resident, and the number of these bytes; none if residency is
-    unknown."""
+    """Yield each block that has bytes that are not resident, with the number of these bytes. Nothing is yielded if
+    residency is unknown."""
     pages = heap.target.pages
     if pages is None or heap.target.refusal is not None:
         return

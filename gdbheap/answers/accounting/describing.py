@@ -22,7 +22,7 @@ OBJECT, SPARE, REACHED, STRUCTURE, UNKNOWN, CACHED = (
 
 @dataclass(frozen=True)
 class BlockKind:
-    """What a block is; blocks with the same contents have equal kinds.
+    """The kind of a block; blocks with the same kind of contents have equal kinds.
 
     ``role``: "object", "object on a free list", what the object that owns the block uses it for (such as "items"),
     "reached" from data of a library, "structure" of an allocator, "cached" (free, in a thread's cache), or "unknown".
@@ -51,7 +51,7 @@ class BlockKind:
 
 @dataclass(frozen=True)
 class Described:
-    """What a block is, and the address of its owner.
+    """The kind of a block, and the address of its owner.
 
     The owner is an object, or a word of a library's data that points to the block. ``variable``: the static variable
     that contains this word, or None if no symbol names it.
@@ -68,7 +68,7 @@ class Described:
 def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool = True) -> dict[int, Described]:
     """Return what each block in use is: {user address: description}. ``blocks``: (user address, size) of each block.
 
-    ``draws`` is as for ``Heap.owners_of``.
+    ``draws`` has the same meaning as in ``Heap.owners_of``.
     """
     found = _structures(heap)
     objects = heap.python.objects_or_none
@@ -97,8 +97,8 @@ def may_be_buffer(heap: Heap, start: int, found: Found) -> bool:
     """Return whether the block at ``start`` may be some object's buffer, although it looks like the object ``found``.
 
     If so, its owner must be searched first. A buffer looks like an object on a free list if it begins with a zero word
-    and a class, and like a live object if it begins with a pointer and a class. A live object of the collector has a
-    valid link before it; the rest of a text that lies where an object was has none.
+    and a class, and like a live object if it begins with a pointer and a class. A live object that the collector tracks
+    has a valid link before it. The rest of a text at the former place of an object has no such link.
     """
     word, find = heap.target.space.word, heap.target.mappings.find
     if not found.alive or find(word(found.address)) is not None:

@@ -1,9 +1,9 @@
 """Assign each byte and each page of the address space to an owner: a leaf of the ledger's tree of lines.
 
 Each byte belongs to one owner, so a line never has more resident bytes than bytes. In addition, each whole page belongs
-to one of the owners that have bytes in it. In this order, the last one wins: free memory, reserves, tops, an
-allocator's own overhead, other memory, shared memory, stacks, files, blocks in use. So the whole pages of a line for
-free memory are completely free.
+to one of the owners that have bytes in it. If several owners have bytes in a page, the last of them in this order gets
+the page: free memory, reserves, tops, an allocator's own overhead, other memory, shared memory, stacks, files, blocks
+in use. So the whole pages of a line for free memory are completely free.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Sum:
 
     ``virtual``: all its bytes. The next four are parts of it: ``resident``; ``swapped``; ``zero``: not resident,
     because the kernel's zero page stands for them; ``huge``: resident, and mapped by huge pages. ``pages``: the bytes
-    of the whole pages that belong to the owner. Parts of these: ``whole``, which are resident, and ``whole_huge``,
-    mapped by huge pages.
+    of the whole pages that belong to the owner. ``whole``: the resident part of ``pages``; ``whole_huge``: the part
+    that is mapped by huge pages.
     """
 
     virtual: int = 0
@@ -234,7 +234,8 @@ class _Layout:
         self.allocators: list[Allocator] = []
 
     def build(self) -> None:
-        """Add the stacks and the allocators, then give the rest of each mapping to the mapping's own owner."""
+        """Add the stacks and the allocators, then assign the remaining memory of each mapping to an owner chosen by the
+        mapping."""
         heap = self._heap
         self.pieces = [(start, end, STACKS) for start, end in heap.stack_ranges]
         self.pieces += [(stack.start, stack.end, ENDED_STACKS) for stack in heap.ended_stacks]
@@ -290,7 +291,8 @@ class _Layout:
 
 
 def _mapped_parts(pieces: list[tuple[int, int, Owner]], mapped: Ranges) -> Iterator[tuple[int, int, Owner]]:
-    """Yield the pieces without the parts outside of mappings: sizes of stacks and heaps come from the target.
+    """Yield the pieces without the parts outside of mappings. There can be such parts, because the target states the
+    sizes of stacks and heaps.
 
     Pieces of an allocator are yielded unchanged, because they were already limited to mappings.
     """

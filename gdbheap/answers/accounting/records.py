@@ -59,11 +59,11 @@ class Target:
 
 
 def to_json(record: Any) -> dict[str, Any]:
-    """Return the fields of a record by their keys.
+    """Return the fields of a record as {JSON key: value}.
 
     Values that are records themselves are not converted or copied: there may be millions. If some keys differ from
-    field names (``from`` cannot be a field), the record's class has a dict ``keys`` of them. Raises TypeError for
-    anything but a record.
+    field names (``from`` cannot be a field), the record's class has a dict ``keys`` with these keys. Raises TypeError
+    for anything but a record.
     """
     if not dataclasses.is_dataclass(record):
         raise TypeError(f"an answer holds a {type(record).__name__}")
@@ -195,7 +195,8 @@ def _value(hint: Any, value: Any, where: str) -> Any:
 
 
 def _of_any_type(value: Any, where: str, depth: int = 0) -> Any:
-    """Return a value as JSON gives it, with bounded strings. Raises UsageError if it is nested too deeply."""
+    """Return a value of any JSON type, with its strings cut at the maximum length. Raises UsageError if it is nested
+    too deeply."""
     if depth > DEEPEST:
         raise UsageError(f"{where} is nested too deeply")
     if isinstance(value, str):
@@ -219,5 +220,5 @@ def _first_that_fits(kinds: Sequence[Any], value: Any, where: str) -> Any:
 
 
 def check_target(found: Mapping[str, Any]) -> None:
-    """Check what a file says about its target. Raises UsageError if a value has the wrong type."""
+    """Check the description of the target in a file. Raises UsageError if a value has the wrong type."""
     from_json(Target, {"kind": "", **found})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["least_of_row"]
 
-# A row needs at least 1/OWN_ROW_SHARE of the bytes in use, and OWN_ROW_BYTES.
+# A row needs at least 1/OWN_ROW_SHARE of the bytes in use, and at least OWN_ROW_BYTES bytes.
 OWN_ROW_SHARE, OWN_ROW_BYTES = 50, 64 << 10
 
 

@@ -21,7 +21,7 @@ STEPS, INTO_C = re.compile(r"(?<=[\]\w]) (?=[\[.])"), " holds it"
 
 
 def source_path(name: str) -> str:
-    """Return a path as source code would write it, from the module on. Of a path in words only the beginning is
+    """Return a path as source code would write it, from the module on. If the path is in words, only its beginning is
     changed."""
     if name.startswith(MODULES_IN_WORDS):
         head, holds, rest = name.partition(INTO_C)

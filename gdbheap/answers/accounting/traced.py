@@ -29,7 +29,8 @@ class Traced(NamedTuple):
 def traced(heap: Heap, block: int) -> Traced | None:
     """Return tracemalloc's record of the block at an address; None if it has none.
 
-    The record's address may be a little higher: debug hooks put bytes before the block that tracemalloc did not see.
+    The address in the record may be a little higher than ``block``, because debug hooks put bytes at the beginning of a
+    block and tracemalloc does not see these bytes.
     """
     traces, hook = heap.python.traces, heap.python.objects.layout.hook
     for place in dict.fromkeys((block, block + hook, block + 2 * hook)):
@@ -41,7 +42,8 @@ def traced(heap: Heap, block: int) -> Traced | None:
 
 
 def most_of_tables(heap: Heap) -> int:
-    """Return the most bytes that tracemalloc's tables can have, given malloc's blocks in use of an entry's size."""
+    """Return an upper limit for the bytes of tracemalloc's tables, from malloc's blocks in use that have the size of a
+    table entry."""
     in_entries = sum(size * count for size, count in heap.malloc.used_sizes() if size in ENTRIES)
     return 100 * in_entries // MIN_PERCENT_IN_ENTRIES
 

@@ -11,7 +11,7 @@ __all__ = ["finishing", "not_examined"]
 def finishing(heap: Heap, nodes: Nodes, noun: str, *options: str) -> list[str]:
     """Return the command lines that would examine all blocks; empty if the graph is complete or no command would help.
 
-    ``noun`` and ``options`` are those of the command that was run.
+    ``noun`` and ``options``: the name and the options of the command that was run.
     """
     if not nodes.graph.is_cut:
         return []
@@ -20,6 +20,6 @@ def finishing(heap: Heap, nodes: Nodes, noun: str, *options: str) -> list[str]:
 
 
 def not_examined(nodes: Nodes) -> int:
-    """Return the bytes of blocks whose holder was not searched for in an incomplete graph; 0 if the graph is
+    """Return the bytes of the blocks in an incomplete graph whose holder was not searched for; 0 if the graph is
     complete."""
     return nodes.graph.not_examined() if nodes.graph.is_cut else 0

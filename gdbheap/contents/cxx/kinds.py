@@ -1,6 +1,7 @@
 """Classify the blocks of a C++ or Rust program: objects by their vtables, and blocks proven to belong to containers.
 
-A block that only looks like one is not classified; ``native/core/src/structures/`` describes each proof.
+A block that only looks like an object or a container is not classified; ``native/core/src/structures/`` describes each
+proof.
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ class Room:
     """The room of all containers of one kind, in bytes.
 
     ``capacity``: what their blocks can hold. ``used``: the part that holds items. Of the unused part, ``small`` bytes
-    lie in pages that also hold items, and ``pages`` bytes in whole resident pages. ``most``: the most unused bytes of a
-    single container, whose block is at ``address``."""
+    lie in pages that also hold items, and ``pages`` bytes in whole resident pages. ``most``: the unused bytes of the
+    container that has the most of them; its block is at ``address``."""
 
     kind: Kind
     count: int
@@ -141,7 +142,7 @@ class Structures:
         ``stacks``: the parts of stacks that may be in use. ``named``: functions that return (address, description) for
         blocks that they know. ``libraries``: the libraries whose containers are searched for, if these are known
         already. ``is_v8``: V8 is loaded, whose BackingStore begins in the same way as a std::string. ``books``: static
-        data of allocators, whose free lists may point to the last word of a block in use."""
+        data of allocators, which may point to the last word of a block in use."""
         heaps = _native.Heaps(target.space, blocks.stores)
         data = sorted(pair for loaded in target.objects for pair in loaded.writable_ranges())
         statics = subtract(data, joined(sorted(books or [])))

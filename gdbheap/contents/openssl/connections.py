@@ -26,7 +26,7 @@ CONTEXT, CONNECTION = "OpenSSL SSL_CTX", "OpenSSL SSL"
 TABLE = "openssl"
 MAX_TABLE_BYTES = 4 << 20
 CERT_BYTES, CERT_WORDS = 1 << 10, 17
-# The most addresses that are tested whether they are a CERT.
+# The most addresses for which gdbheap tests whether a CERT lies there.
 ASKED = 1 << 20
 HEADER = 16
 """The most bytes of a block's header. That many bytes at the end of a block are not read."""
@@ -44,7 +44,7 @@ class _Found:
 class OpensslContent(Content):
     """The contexts and connections of libssl."""
 
-    # Nearly every Python process has libssl loaded, with few blocks of it.
+    # Nearly every Python process has libssl loaded, but only a few of its blocks belong to libssl.
     beside_python = False
 
     @property
@@ -142,7 +142,7 @@ def _begins_context(target: Target, found: _Found) -> bool:
 
 
 class _Certs:
-    """A test whether an address is that of a CERT, by its first word.
+    """A test whether a CERT lies at an address, by the first word there.
 
     That word points into the CERT itself or, since 3.2, equals another of its words. Each address is tested once, and
     at most ASKED addresses in total."""

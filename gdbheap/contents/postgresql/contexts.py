@@ -37,26 +37,28 @@ NAME_LIMIT, IDENT_LIMIT = 64, 1024
 HASH_TABLE = "dynahash"
 MAX_CONTEXTS, MAX_BLOCKS, MAX_LISTED = 1 << 20, 1 << 22, 100
 FREE_LISTS, LEAST_CHUNK = 11, 8
-"""aset.c: ALLOCSET_NUM_FREELISTS, 1 << ALLOC_MINBITS."""
+"""Constants of aset.c: ALLOCSET_NUM_FREELISTS, the number of free lists; and 1 << ALLOC_MINBITS, the smallest chunk."""
 ALLOC_SET_ID, ID_BITS = 3, 7
-"""memutils_internal.h: MCTX_ASET_ID, and the mask of the bits that hold it in a chunk's header, in all releases."""
+"""Constants of memutils_internal.h, in all releases: MCTX_ASET_ID, and the mask of the bits that hold such an id in a
+chunk's header."""
 BLOCK_ENDS = {"aset": 0, "next": 16, "freeptr": 24, "endptr": 32}
-"""aset.c: AllocBlockData."""
+"""The offsets of the fields of AllocBlockData (aset.c)."""
 MOST_OWN = 4 << 10
 """A limit for the bytes of a context's own fields, if these lie outside its blocks."""
 UNREADABLE = (Fault, OverflowError)
 """The exceptions raised when a pointer leads to absent memory or exceeds the largest address."""
 ALIGNMENT, PAGE_BITS = 8, 12
-"""c.h: MAXALIGN, the alignment of all blocks and chunks; and the bits of an address in a page, for ``_Met``."""
+"""MAXALIGN of c.h, the alignment of all blocks and chunks; and the number of address bits within a page, for
+``_Met``."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """A memory context. ``total``: the bytes that it has from malloc; ``free``: those that it can hand out again.
+    """A memory context. ``total``: the bytes that it got from malloc; ``free``: the bytes that it can hand out again.
 
-    They are total_bytes and free_bytes of the view. ``level``: the distance from TopMemoryContext. ``ident``: None if
-    the context has none. As in the view, the ident of a hash table's context becomes its name. ``blocks``: (start, end)
-    of each block."""
+    ``total`` and ``free`` are total_bytes and free_bytes of the view. ``level``: the distance from TopMemoryContext.
+    ``ident``: None if the context has none. As in the view, the ident of a hash table's context becomes its name.
+    ``blocks``: (start, end) of each block."""
 
     name: str
     ident: str | None
@@ -89,7 +91,7 @@ _Counter = Callable[[int, dict[str, Any]], Counted]
 
 
 class _NoSuch(Exception):
-    """Raised if the bytes do not fit a layout."""
+    """Raised if the bytes of a context do not fit a layout."""
 
 
 class _Met:
@@ -172,8 +174,8 @@ def find_contexts(target: Target, facts: Facts) -> list[Context]:
 
 
 def _check_apart(contexts: list[Context]) -> None:
-    """Raise Unsupported if two contexts claim the same memory, so that their sum cannot exceed the memory that
-    exists."""
+    """Raise Unsupported if two contexts claim the same memory. Otherwise the sum of all contexts could exceed the
+    memory that exists."""
     blocks = sorted((start, end, context.address) for context in contexts for start, end in context.blocks)
     for (_start, end, one), (start, _end, other) in zip(blocks, blocks[1:]):
         if start < end:
@@ -284,7 +286,7 @@ class _Reader:
         return self._damaged(address, allocated, damaged)
 
     def _is_possible(self, counted: Counted) -> bool:
-        """Return whether the blocks are mapped, do not overlap, and are large enough for the sums.
+        """Return whether the blocks are mapped, do not overlap, and are large enough for the counted sums.
 
         The context's own fields may lie outside the blocks."""
         blocks = sorted(counted.blocks)
@@ -320,7 +322,7 @@ class _Reader:
             yield from ((count, form) for form in variants(TABLE, count.__name__.strip("_")))
 
     def _alloc_set(self, context: int, form: dict[str, Any]) -> Counted:
-        """Count as AllocSetStats() does.
+        """Return the sums of an AllocSet context, counted as AllocSetStats() does.
 
         Blocks are a list, and the first block contains the context. Free chunks are in lists."""
         blocks: list[tuple[int, int]] = []
@@ -383,7 +385,7 @@ class _Reader:
         raise _NoSuch
 
     def _generation(self, context: int, form: dict[str, Any]) -> Counted:
-        """Count as GenerationStats() does."""
+        """Return the sums of a Generation context, counted as GenerationStats() does."""
         blocks: list[tuple[int, int]] = []
         own, total, free = form["size"], 0, 0
         for block in self._ring(context + form["blocks"]):
@@ -399,7 +401,7 @@ class _Reader:
         return Counted(own + total, free, total, blocks)
 
     def _slab(self, context: int, form: dict[str, Any]) -> Counted:
-        """Count as SlabStats() does."""
+        """Return the sums of a Slab context, counted as SlabStats() does."""
         number = self.space.u32 if form["half_words"] else self.space.word
         chunk, size = number(context + form["full_chunk"]), number(context + form["block_size"])
         lists = form["list_count"] or self.space.u32(context + form["per_block"]) + 1
@@ -424,8 +426,8 @@ class _Reader:
         return Counted(own + size * len(blocks), free, size * len(blocks), [(context, context + own), *blocks])
 
     def _empty_blocks(self, context: int, form: dict[str, Any]) -> Iterator[int]:
-        """Yield the empty blocks that a slab context keeps since PostgreSQL 16, in a dclist. Its last field is the
-        count."""
+        """Yield the empty blocks that a slab context keeps since PostgreSQL 16. They are in a dclist, whose last field
+        is the number of blocks."""
         if form["empty_count"] is None:
             return
         place = context + form["empty_count"]
@@ -438,7 +440,7 @@ class _Reader:
             raise _NoSuch
 
     def _bump(self, context: int, form: dict[str, Any]) -> Counted:
-        """Count as BumpStats() does, which does not count the context itself."""
+        """Return the sums of a Bump context, counted as BumpStats() does: without the context itself."""
         blocks: list[tuple[int, int]] = []
         own, total, free = form["size"], 0, 0
         for block in self._ring(context + form["blocks"]):

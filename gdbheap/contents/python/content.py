@@ -110,7 +110,7 @@ class PythonContent(Content):
         """Names for the nodes of the graph of Python objects, with the contents of keys if they may be shown."""
         return self._paths if self._around.disclosure.contents else self._paths_without_contents
 
-    # There are two, because each caches the names that it has made.
+    # There are two objects, with and without contents, because each caches the names that it has made.
     @part("paths")
     def _paths(self) -> ObjectPaths:
         return ObjectPaths(self.references)

@@ -46,7 +46,7 @@ _LEAST_FUNCTIONS = 2
 
 
 def is_rust(target: Target) -> bool:
-    """Return whether the program itself, not only a library, is written in Rust."""
+    """Return whether the program itself, and not only one of its libraries, is written in Rust."""
     return bool(target.objects) and mentions(target, target.objects[0], SOURCES)
 
 
@@ -54,8 +54,8 @@ def types_of(target: Target, vtables: dict[str, int]) -> dict[str, str]:
     """Return the type of each vtable, by the keys of ``vtables``. Vtables whose type no symbols show are left out.
 
     An optimising compiler merges functions with the same code under the name of one of them. For example, the function
-    that drops a struct is often the one that drops its only field that needs it. Therefore at least two functions must
-    name the type, and no method may name another type.
+    that drops a struct is often the same as the function that drops the struct's only field with a destructor.
+    Therefore at least two functions must name the type, and no method may name another type.
     """
     functions = {name: _functions(target, vtable) for name, vtable in vtables.items()}
     wanted = {function for each in functions.values() for function in each}
@@ -80,8 +80,8 @@ def _functions(target: Target, vtable: int) -> list[int]:
 def _agreed(names: list[set[str]]) -> str | None:
     """Return the type on which the function that drops an object and the methods after it agree; None if they do not.
 
-    ``names``: the names of each function, that of the dropping function first. The methods end at the next function
-    that drops something, or at one without a name."""
+    ``names``: the names of each function; the function that drops the object comes first. The methods end at the next
+    function that drops something, or at one without a name."""
     dropped, methods = _type(names[0], _DROP) if names else None, []
     for each in names[1:]:
         if _type(each, _DROP) or not each:

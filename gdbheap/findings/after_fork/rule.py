@@ -1,4 +1,4 @@
-"""Pages that processes share after fork(); RSS counts them whole for each process."""
+"""Pages that processes share after fork(); RSS counts each of these pages in full for every process."""
 
 from __future__ import annotations
 

@@ -6,17 +6,19 @@ from gdbheap.findings.after_fork.rule import AfterFork
 from gdbheap.report.text.numbers import size_text
 from gdbheap.report.words.finding_words import Words
 
-ADVICE = "add up PSS, not RSS. Shared pages stay shared until a process writes to them"
+ADVICE = "use PSS, not RSS, to add up several processes. Shared pages stay shared until a process writes to them"
 IN_PYTHON = (
     ". Python writes a reference count whenever it uses an object, and its collector writes next to objects. "
-    "gc.freeze() before fork() prevents only the collector's writes. '--children' shows which of the two copied pages"
+    "gc.freeze() before fork() prevents only the collector's writes. '--children' shows whether reference counts or "
+    "the collector copied the pages"
 )
 
 
 def _text(figures: AfterFork) -> str:
     return (
         f"{size_text(figures.pss)} of {size_text(figures.anonymous)} of private memory is this process's share "
-        "(Pss_Anon). It shares the rest with its parents and children by fork(), and the RSS of each of them counts it"
+        "(Pss_Anon). It shares the rest with its parent and child processes since fork(), and the RSS of each of "
+        "them counts these shared pages in full"
     )
 
 

@@ -1,4 +1,4 @@
-"""Free blocks in threads' caches, which soon only the thread of the cache can reuse."""
+"""Free blocks in threads' caches. Only the thread that has a cache can soon reuse the blocks in it."""
 
 from __future__ import annotations
 

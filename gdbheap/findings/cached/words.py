@@ -12,8 +12,8 @@ HOW = {
         "{setting}, so that blocks above 4 KiB are not cached (separate several settings with commas)"
     ),
     "tcmalloc": (
-        "call MallocExtension_MarkThreadIdle() in idle threads, or start the program with {setting} (default: 32 MiB; "
-        "each thread may keep 512 KiB in any case)"
+        "call MallocExtension_MarkThreadIdle() in idle threads, or start the program with {setting} (default: 32 "
+        "MiB; each thread may always keep 512 KiB)"
     ),
 }
 REST = (

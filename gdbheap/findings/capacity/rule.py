@@ -32,11 +32,11 @@ class RoomOfKind:
 
 @dataclass(frozen=True)
 class ContainerRoom(Figures):
-    """The number of ``containers``, the bytes of their ``capacity``, and the ``used`` ones of these.
+    """The number of ``containers``, the bytes of their ``capacity``, and how many of these bytes are ``used``.
 
-    ``pages``: the resident bytes of unused capacity in whole pages. ``address``: the block of the container with the
-    most of these bytes (``most``). ``kinds``: the kinds that are worth naming. ``path``: the first step of the path to
-    that block, "" if unknown.
+    ``pages``: the resident bytes of unused capacity in whole pages. ``address``: the block with the most such bytes;
+    ``most``: how many it has. ``kinds``: the kinds that are worth naming. ``path``: the first step of the path to that
+    block, "" if unknown.
     """
 
     ids = ("capacity",)
@@ -52,7 +52,7 @@ class ContainerRoom(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return the resident bytes of unused capacity; in a program with Python only those of proven containers."""
+    """Return the resident bytes of unused capacity; in a program with Python, count only proven containers."""
     rooms = _rooms(evidence)
     size = sum(room.small + room.pages for room in rooms)
     if not rooms or not evidence.worth(size):

@@ -9,7 +9,7 @@ from gdbheap.report.words.finding_words import Words
 TABLES = "buckets"
 RUST = "rust "
 # Three ascending pointers are the only evidence for such a vector.
-IF_VECTORS = "if these are std::vectors (readers, arenas and rings have the same three pointers)"
+IF_VECTORS = "if these blocks belong to std::vectors (readers, arenas and rings have the same three pointers)"
 
 
 def _text(figures: ContainerRoom) -> str:
@@ -20,7 +20,7 @@ def _text(figures: ContainerRoom) -> str:
     most = "it is " if is_one else f"the largest part, {size_text(figures.most)}, is "
     way = f", reached from {figures.path}" if figures.path else ""
     where = f"; {most}in the block at {figures.address:#x}{way}" if figures.address else ""
-    return f"containers {'' if proven else 'may '}have room that they do not fill: {parts}{where}"
+    return f"containers {'' if proven else 'may '}have unused room: {parts}{where}"
 
 
 def _part(kind: RoomOfKind) -> str:
@@ -32,16 +32,20 @@ def _advice(figures: ContainerRoom) -> str:
     told = []
     if not any(kind.proven for kind in figures.kinds):
         told.append(
-            "check in the source whether it is a std::vector" if figures.path else "find in the source what holds them"
+            "check in the source whether the holder is a std::vector"
+            if figures.path
+            else "find the holders of these blocks in the source"
         )
     if any(family.startswith(RUST) for family in families):
-        told.append("call shrink_to_fit() on a Vec, String or HashMap that does not grow again, or make a new one")
+        told.append(
+            "call shrink_to_fit() on a Vec, String or HashMap that does not grow again, or replace it with a new one"
+        )
     if TABLES in families:
         told.append("call rehash(0) on a std::unordered_map that was emptied: clear() keeps its buckets")
     if any(family != TABLES and not family.startswith(RUST) for family in families):
         told.append(
             "call shrink_to_fit() on a std::vector or std::string that does not grow again: clear() and reserve() "
-            "leave unused room in it"
+            "leave unused room"
         )
     if figures.pages and not figures.path:
         told.append("'heap owners --by=block' shows what holds the largest container")

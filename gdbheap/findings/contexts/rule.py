@@ -1,4 +1,6 @@
-"""The largest memory contexts of a PostgreSQL backend: those with the same name, or those of prepared statements."""
+"""The largest memory contexts of a PostgreSQL backend: all contexts with one name, or all contexts of prepared
+statements.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from gdbheap.contents.postgresql.contexts import Context, PostgresqlContent
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.targets.ranges import joined
 
-# plancache.c: a prepared statement has contexts with the first two names, and one with the last while it has a plan of
-# its own.
+# plancache.c: a prepared statement has contexts with the first two names, and one with the last name while it has a
+# plan of its own.
 SOURCE = "CachedPlanSource"
 OF_STATEMENTS = (SOURCE, "CachedPlanQuery", "CachedPlan")
 PREPARED = "prepared statements"
@@ -24,7 +26,7 @@ OF_CONTEXTS = re.compile(r"^(?:[\d,]+ )?memory contexts? (.+)$")
 class LargestContext(Figures):
     """The contexts with one ``name``: their number (``count``) and their bytes from malloc (``total``).
 
-    ``free``: the bytes of these that are free. ``statements``: the number of prepared statements to which the contexts
+    ``free``: how many of these bytes are free. ``statements``: the number of prepared statements to which the contexts
     belong; 0 for other contexts.
     """
 

@@ -22,8 +22,8 @@ def _text(figures: LargestContext) -> str:
 def _advice(figures: LargestContext) -> str:
     if figures.statements:
         return (
-            "run DEALLOCATE ALL in the session that prepared them, or limit the statement cache of the driver or "
-            "pooler. 'heap contexts' shows the texts of some statements; add --top=all for all"
+            "run DEALLOCATE ALL in the session that prepared the statements, or limit the statement cache of the "
+            "driver or pooler. 'heap contexts' shows the texts of some statements; add --top=all for all"
         )
     return (
         "'heap contexts' lists all contexts, each with its purpose. An executor's context ends with its query "

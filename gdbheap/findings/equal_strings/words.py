@@ -16,7 +16,7 @@ def _text(figures: EqualStrings) -> str:
 
 def _advice(figures: EqualStrings) -> str:
     return (
-        "keep one copy of each value where the strings are made: x = seen.setdefault(x, x), with your own dict seen. "
+        "keep one copy of each value where the strings are created: x = seen.setdefault(x, x), with a dict named seen. "
         "Avoid sys.intern(x) in CPython 3.12, which never frees such a string"
     )
 

@@ -1,4 +1,4 @@
-"""Slabs, spans or pages, each for one block size, whose blocks would fit into fewer of them."""
+"""Slabs, spans or pages, each for one block size, whose blocks would fit into fewer slabs, spans or pages."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _claim(evidence: Evidence, allocator: Allocator, packing: _native.Packing) -
 
 
 def _server(evidence: Evidence, allocator: Allocator) -> str:
-    """Return the id of the server, if jemalloc is part of its own program; else "".
+    """Return the id of the server if jemalloc is part of the server's own program; else "".
 
     With jemalloc in a library, the server refuses to move blocks.
     """

@@ -8,11 +8,11 @@ from gdbheap.report.words.finding_words import Words
 
 SERVER = (
     "run '{0}-cli CONFIG SET activedefrag yes', which moves the blocks: this {0} has its own jemalloc. MEMORY PURGE "
-    "returns none of this"
+    "returns none of this memory"
 )
 OWN = (
-    "copy long-lived data into new blocks before any of the old ones is freed (build the container anew), then release "
-    "the empty {kind} ({call}). Or allocate long-lived data before the load that filled these {kind}. 'heap pins' "
+    "copy long-lived data into new blocks before any old block is freed (build the container anew), then release the "
+    "empty {kind} ({call}). Or allocate long-lived data before the load that filled these {kind}. 'heap pins' "
     "lists the blocks that keep the most, 'heap sizes' lists all sizes"
 )
 CALLS = {
@@ -25,8 +25,8 @@ CALLS = {
 def _text(figures: Fragmented) -> str:
     return (
         f"{figures.groups:,} of {figures.all_groups:,} {figures.kind} of {figures.title} would be empty if their "
-        f"{counted(figures.blocks, 'block')} lay in free slots of the others (all have "
-        f"{size_text(figures.free)} of free slots). The "
+        f"{counted(figures.blocks, 'block')} were in free slots of the other {figures.kind} (all {figures.kind} "
+        f"together have {size_text(figures.free)} of free slots). The "
         f"blocks have {counted(figures.sizes, 'size')}; the blocks of {figures.size:,} bytes keep the most "
         f"({size_text(figures.of_size)})"
     )

@@ -31,7 +31,7 @@ class FreeChunks(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return what malloc_trim(0) would return, without the end of the main arena's top."""
+    """Return what malloc_trim(0) would return, except the part at the end of the main arena's top chunk."""
     trim = evidence.trim
     if trim is None:
         return []
@@ -49,7 +49,8 @@ def find(evidence: Evidence) -> list[Claim]:
 
 
 def _holes(evidence: Evidence) -> list[str]:
-    """Return the command that lists the largest holes, with a minimum if all of them are smaller than its default.
+    """Return the command that lists the largest holes. It sets a minimum if all holes are smaller than its default
+    minimum.
 
     Empty if no hole would be listed even with the smallest minimum.
     """

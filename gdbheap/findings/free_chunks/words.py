@@ -8,14 +8,15 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
-    "call malloc_trim(0) after the load that left them ('heap trim --yes' does it now). 'heap holes' lists the holes, "
+    "call malloc_trim(0) after the load that left these holes ('heap trim --yes' calls it now). 'heap holes' lists "
+    "the holes, "
     "'heap pins' shows which blocks keep more pages"
 )
 MEASURED = (
     ". Each arena keeps its own peak: measure fewer arenas, or another allocator, with 'gdbheap trace' and 'gdbheap "
     "replay --what-if' before you change a setting"
 )
-REMEDY = "call malloc_trim(0) after each load ('heap trim --yes' does it now)"
+REMEDY = "call malloc_trim(0) after each load ('heap trim --yes' calls it now)"
 
 
 def _text(figures: FreeChunks) -> str:

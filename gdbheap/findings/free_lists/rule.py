@@ -17,7 +17,7 @@ class FreeLists(Figures):
     """The number of ``objects`` on free lists, and their bytes (``size``).
 
     ``type``: the type with the most bytes; ``most``, ``most_bytes``: the number and the bytes of its objects.
-    ``slabs``, ``slab_bytes``: in Python 2, the malloc blocks for numbers that contain no live number.
+    ``slabs``, ``slab_bytes``: in Python 2, the malloc blocks that are for numbers but contain no live number.
     """
 
     ids = ("free-lists",)
@@ -33,7 +33,8 @@ class FreeLists(Figures):
 def find(evidence: Evidence) -> list[Finding]:
     """Return all objects on free lists, and the blocks of Python 2's numbers without a live number.
 
-    They are counted only if a sample of the blocks, or the number of blocks of such a size, suggests a finding.
+    They are counted only if a sample of the blocks, or the number of blocks of the size for Python 2's numbers,
+    suggests a finding.
     """
     idle = SAMPLE_CAUTION * sum(row.idle_bytes for row in evidence.estimates if _is_cleared(row.type))
     if not evidence.worth(idle + _most_of_slabs(evidence)):
@@ -54,7 +55,7 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _most_of_slabs(evidence: Evidence) -> int:
-    """Return the bytes of used blocks of the size in which Python 2 keeps numbers."""
+    """Return the bytes of all used blocks that have the size of the blocks in which Python 2 keeps numbers."""
     slab = evidence.objects.layout.slab if evidence.objects is not None else None
     if slab is None:
         return 0

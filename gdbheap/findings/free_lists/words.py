@@ -7,7 +7,8 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
-    "call gc.collect() after the load that left them: only a collection of the oldest generation clears the free "
+    "call gc.collect() after the load that left these objects: only a collection of the oldest generation clears the "
+    "free "
     "lists. 'heap pools' lists the sizes of the blocks. pymalloc returns an arena only when it is empty"
 )
 OF_SLABS = (

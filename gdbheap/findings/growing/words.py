@@ -30,8 +30,8 @@ def _text(figures: Growing) -> str:
 def _advice(figures: Growing) -> str:
     reached = f", 'heap why {figures.address:#x}' shows what keeps that object" if figures.address is not None else ""
     return (
-        f"'heap diff' shows what else changed{reached}. Compare a third snapshot later: a leak grows each time, a "
-        "cache only until it is full"
+        f"'heap diff' shows what else changed{reached}. Compare a third snapshot later: a leak grows each time, but "
+        "a cache grows only until it is full"
     )
 
 

@@ -81,7 +81,7 @@ def _figures(evidence: Evidence, copies: list[Copy]) -> GrowingBuffers:
 def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:
     """Return the parts of holes that contain old copies of buffers that are larger now.
 
-    If two copies claim the same bytes, the one with more matches in the hole gets them.
+    If two copies claim the same bytes, the copy with more matches in the hole gets these bytes.
     """
     target = evidence.heap.target
     if target.pages is None:
@@ -97,7 +97,7 @@ def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:
         if start - base > MAX_SHARE_REUSED * length:
             continue
         for other in found:
-            # The end of a copy is known only to the page.
+            # Only the page in which a copy ends is known.
             if start < other.end and other.start < end:
                 start, end = (other.end, end) if base > other.start else (start, other.start)
         if end - start > target.machine.page:

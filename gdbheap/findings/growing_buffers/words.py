@@ -18,7 +18,7 @@ def _text(figures: GrowingBuffers) -> str:
         f"holes contain {counted(figures.copies, 'copy', 'copies')} of the beginning of {what} at "
         f"{figures.address:#x} ({size_text(figures.size)}; its copies have {lengths}){others}. realloc() leaves such "
         "copies when it moves a growing buffer. For buffers from mmap_threshold on, which is "
-        f"{threshold_text(figures.mmap_threshold, figures.origin)}, it moves pages and leaves no copies"
+        f"{threshold_text(figures.mmap_threshold, figures.origin)}, realloc() moves pages and leaves no copies"
     )
 
 

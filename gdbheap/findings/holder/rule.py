@@ -33,7 +33,7 @@ STATIC, STACK, STORAGE, WRITTEN, FILE, CODE = (
 SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED = (
     "shared memory", "break", "mapped memory", "library memory", "ended stacks",
 )  # fmt: skip
-# The pages below a stack pointer, left by calls that have returned: nothing there is in use.
+# The pages below a stack pointer. Calls that have returned left them, and nothing in them is in use.
 LEFT = "below stack pointers"
 # Prefixes of the ids of findings about memory of each kind. If there is one, the holder gets no second finding.
 COVERED = {
@@ -108,7 +108,9 @@ class MainHolder:
 
 
 def holds_alone(freed: int, held: int) -> bool:
-    """Return whether a holder holds its ``held`` bytes alone; dropping it alone would free ``freed`` of them."""
+    """Return whether a holder alone holds its ``held`` bytes. ``freed``: how many of them dropping only this holder
+    frees.
+    """
     return 100 * freed >= ALONE_PERCENT * held
 
 
@@ -132,7 +134,9 @@ class Holder(Figures):
 
 
 def with_room(found: Sequence[Finding]) -> list[Finding]:
-    """Return the findings; a holder whose unused capacity may be at least a quarter of its bytes gets this guess."""
+    """Return the findings. A holder also gets the guess about unused capacity if that may be at least a quarter of its
+    bytes.
+    """
     guess = next((one for one in found if one.id == "capacity" and one.doubtful), None)
     if guess is None:
         return list(found)
@@ -148,7 +152,9 @@ def with_room(found: Sequence[Finding]) -> list[Finding]:
 
 
 def is_room_of(room: object, holder: object) -> bool:
-    """Return whether the container with the most unused capacity in ``room`` lies below the holder of ``holder``."""
+    """Return whether the container with the most unused capacity (in ``room``) is reached through the holder in
+    ``holder``.
+    """
     if not isinstance(holder, Holder) or not isinstance(room, ContainerRoom) or not room.path:
         return False
     return holder.holder.path == room.path or holder.holder.path.startswith(f"{room.path}: ")

@@ -37,62 +37,66 @@ __all__ = ["WORDS", "remedy_of"]
 
 LRU_CACHE = "functools._lru_cache_wrapper"
 REMEDIES = {
-    LRU_CACHE: "give it a smaller maxsize, or call its cache_clear()",
-    "ssl.SSLContext": "make one context and use it for all connections",
+    LRU_CACHE: "give the cache a smaller maxsize, or call its cache_clear()",
+    "ssl.SSLContext": "create one context and use it for all connections",
 }
 OF_LIBRARIES = {
-    "sqlite3.Connection": "PRAGMA cache_size limits the page cache of a database file, PRAGMA shrink_memory frees "
-    "it. In a database in memory, DELETE and VACUUM free rows",
+    "sqlite3.Connection": "PRAGMA cache_size limits the page cache of a database file, and PRAGMA shrink_memory "
+    "frees the cache. In a database in memory, DELETE and VACUUM free rows",
 }
 # Remedies for connections by the proven kind of database.
 OF_DATABASES = {
-    IN_FILE: "PRAGMA cache_size limits the page cache of a connection, PRAGMA shrink_memory and close() free it: "
-    "the data stays in the file",
-    IN_MEMORY: "this is the data of the database itself: DELETE and VACUUM shrink it, close() drops it",
+    IN_FILE: "PRAGMA cache_size limits the page cache of a connection, and PRAGMA shrink_memory and close() free the "
+    "cache: the data stays in the file",
+    IN_MEMORY: "this is the data of the database itself: DELETE and VACUUM shrink the database, close() drops it",
     TEMPORARY: "PRAGMA shrink_memory frees the page cache of a connection, close() drops the database",
 }
 OPENER_ENDED = (
-    ". The threads that opened these connections have ended: drop the last reference to each unused one, "
-    "which closes it"
+    ". The threads that opened these connections have ended: drop the last reference to each unused connection, "
+    "which closes the connection"
 )
 # Remedies by the kind of trait.
 OF_TRAITS = {
     LABEL: "use labels with few values, such as the route instead of the path",
-    LOG_HANDLER: "remove the handler, or have it drop what was written",
-    BUFFERING_HANDLER: "remove the handler, or have it drop its records; a MemoryHandler needs a target (setTarget()) "
-    "and a small capacity: without a target its flush() drops nothing",
+    LOG_HANDLER: "remove the handler, or let it drop the text that was written",
+    BUFFERING_HANDLER: "remove the handler, or let it drop its records; a MemoryHandler needs a target (setTarget()) "
+    "and a small capacity: without a target, its flush() drops nothing",
     WRITTEN_FILE: "close() the mapping when it is no longer used, or map the file shared (ACCESS_WRITE): the process "
     "has its own copy of each page that it wrote in a private mapping, and the kernel cannot drop these copies",
-    SHARED_MEMORY: "count it once for all processes that map it, as PSS does; close() it where it is no longer used",
+    SHARED_MEMORY: "count shared memory once for all processes that map it, as PSS does; close() it in processes "
+    "that no longer use it",
     SHARED_FILE: "close() removes the pages from the RSS of this process; the kernel writes them back and drops them "
     "when memory is short",
 }
 # Remedies for these types if most of the memory is Python objects to which the library refers.
 OF_CALLBACKS = {
-    "sqlite3.Connection": "close() it, or drop what its registered functions and callbacks refer to: most of this is "
-    "Python objects, which no PRAGMA frees",
+    "sqlite3.Connection": "close() the connection, or drop the objects to which its registered functions and "
+    "callbacks refer: most of this memory is Python objects, which no PRAGMA frees",
 }
 # Remedies by the beginning of the holder's name.
 OF_NAMES = {
     "the exception that ": "do long work after the except block: until the block ends, the exception keeps its "
     "arguments, and its traceback keeps the variables of all functions that were running",
     "messages of a channel": "limit the length of the channel, or add receivers: the senders are faster",
-    "'lctx' in ": "'redis-cli SCRIPT FLUSH' drops the scripts; call EVAL with always the same text, and pass the "
+    "'lctx' in ": "'redis-cli SCRIPT FLUSH' drops the scripts; always call EVAL with the same text, and pass the "
     "differences as KEYS and ARGV",
     "logging.Logger.manager.loggerDict": "use one logger with a LoggerAdapter for each job: the manager keeps all "
     "loggers",
-    "lxml.etree._ParserDictionaryContext": "give elements and attributes few names, and put variable data into values: "
+    "lxml.etree._ParserDictionaryContext": "use few different names for elements and attributes, and put variable "
+    "data into values: "
     "libxml2 keeps every name until the process ends; parse untrusted documents in short-lived processes",
     "matplotlib._pylab_helpers.Gcf.figs": "call plt.close(figure) when a figure is done",
     "objects in the V8 (JavaScript) heap": "drop the references to the Buffers: process.memoryUsage().arrayBuffers "
-    "is their size, and a heap snapshot shows which objects refer to them",
+    "is their total size, and a heap snapshot shows which objects refer to them",
     "objects in the Java heap": "drop the references to direct ByteBuffers (-XX:MaxDirectMemorySize limits them), and "
-    "call end() on each Deflater and Inflater that is done: a collection frees those that nothing refers to",
+    "call end() on each Deflater and Inflater that is done: a garbage collection frees all such objects to which "
+    "nothing refers",
 }
 # Remedies by the beginning of the type that has most of the holder's bytes.
 OF_PARTS = {
     "memory of destroyed C++ objects": "drop each std::weak_ptr whose expired() is true, or make the objects with "
-    "std::shared_ptr<T>(new T): the single block of std::make_shared stays until its last std::weak_ptr is gone",
+    "std::shared_ptr<T>(new T): the single block that std::make_shared allocates stays until its last std::weak_ptr "
+    "is gone",
     "prometheus_client.": OF_TRAITS[LABEL],
     "ssl.SSLContext": REMEDIES["ssl.SSLContext"],
 }
@@ -120,7 +124,7 @@ OF_WAYS = {
 THROUGH = "through "
 ON_STACK = re.compile(r"^(stack|registers) of thread \d+")
 # Remedies by the kind of tasks and suspended functions that hold most of the memory.
-WAITING = "limit how many {} run at once, or set a timeout on what they wait for; 'heap tasks' shows where they wait"
+WAITING = "limit how many {} run at once, or let their waits time out; 'heap tasks' shows where they wait"
 STOPPED = "{}: each keeps its variables; 'heap tasks' shows where they stopped"
 OF_TASKS = {
     "task": WAITING.format("tasks"),
@@ -130,12 +134,12 @@ OF_TASKS = {
     "async_generator": STOPPED.format("exhaust or aclose() asynchronous generators that are not finished"),
 }
 NO_NAMES = "the name of the variable is unknown: look at the source"
-LIMIT = "if this is more than the program needs, set a limit on it or drop what is no longer used"
-ROOM = "call shrink_to_fit() on each std::vector there that does not grow again (see the finding below); "
-SHARED = "if this is more than the program needs, drop what is no longer used from all its holders"
+LIMIT = "if this is more than the program needs, set a limit or drop data that is no longer used"
+ROOM = "call shrink_to_fit() on each std::vector in it that does not grow again (see the finding below); "
+SHARED = "if this is more than the program needs, drop unused data from all its holders"
 FORKED = (
-    "this process was forked from {0}, and each use of an object that both share copies its page: before you set a "
-    "limit or drop anything, see how much was copied in this way and what helps"
+    "this process was forked from {0}. Each use of an object that is shared by both processes copies its page. Check "
+    "how much was copied, and what helps, before you set a limit or drop anything"
 )
 # The memory of a more specific finding in words, by its id.
 SAME = {"small-views": "the views above"}
@@ -150,8 +154,8 @@ def _text(figures: Holder) -> str:
         return f"{holder.path}{f' ({what})' if what else ''}, not from an allocator"
     if figures.left_over:
         return (
-            f"{least}in use, or lost: reached from {holder.path} ({what}), most of it only by tagged pointers, or by "
-            "pointers behind the last item of a container"
+            f"{least}in use, or lost: reached from {holder.path} ({what}); most of it is reached only by tagged "
+            "pointers, or by pointers after the last item of a container"
         )
     room = f"; up to {size_text(figures.room)} of it may be unused capacity of containers" if figures.room else ""
     return f"{least}in use, held by {holder.path}{f' ({what})' if what else ''}{way}{room}{_others(holder)}"
@@ -172,13 +176,13 @@ def _others(holder: MainHolder) -> str:
     if holder.alone or holder.retained is None:
         return ""
     whole = f", dropping all of them frees {size_text(holder.together)}" if holder.together is not None else ""
-    return f"; {others_of(holder)}: dropping this one alone frees {size_text(holder.retained)}{whole}"
+    return f"; {others_of(holder)}: dropping this holder alone frees {size_text(holder.retained)}{whole}"
 
 
 def _advice(figures: Holder) -> str:
     same = SAME.get(figures.same or "")
     if same is not None:
-        return f"this is the memory of {same}: the same remedy helps"
+        return f"this memory belongs to {same}: the same remedy helps"
     if figures.left_over:
         return (
             "free each item that was taken from a container once it is done. 'heap unreachable' lists these blocks "
@@ -211,11 +215,14 @@ def remedy_of(holder: MainHolder) -> str | None:
 
 
 def _of_cache(holder: MainHolder) -> str:
-    """Return what helps against an lru_cache: that of a method keeps the objects, which are its first arguments."""
-    remedy = REMEDIES[LRU_CACHE] if (holder.limit or 0) >= 0 else "give it a maxsize, or call its cache_clear()"
+    """Return what helps against an lru_cache: the cache of a method keeps objects alive, because they are the first
+    arguments of its calls.
+    """
+    remedy = REMEDIES[LRU_CACHE] if (holder.limit or 0) >= 0 else "give the cache a maxsize, or call its cache_clear()"
     owner = holder.path.rpartition(".")[0].rpartition(".")[2]
     is_method = owner and any(part.what.rpartition(".")[2] == owner for part in holder.parts)
-    return f"{remedy}: the cache of a method also keeps each {owner} that it was called on" if is_method else remedy
+    also = f": the cache of a method also keeps each {owner} on which the method was called"
+    return f"{remedy}{also if is_method else ''}"
 
 
 def _of_databases(holder: MainHolder) -> list[str]:

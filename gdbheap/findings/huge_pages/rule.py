@@ -17,7 +17,8 @@ HUGE_PAGE = 2 << 20
 
 @dataclass(frozen=True)
 class HugePages(Figures):
-    """The bytes in ``huge`` pages; the ``free`` ones among these; and the ``untouched`` ones among the free ones.
+    """The bytes in huge pages (``huge``), how many of these are ``free``, and how many of the free bytes are
+    ``untouched``.
 
     ``huge_pages``: the number of huge pages that have untouched bytes.
     """
@@ -30,7 +31,7 @@ class HugePages(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the free pages of zeros in huge pages: nothing was written to these since the kernel made them."""
+    """Return the free pages of zeros in huge pages: nothing was written to these pages since the kernel made them."""
     heap, pages = evidence.heap, evidence.heap.target.pages
     if pages is None or not pages.knows_huge:
         return []

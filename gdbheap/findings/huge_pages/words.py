@@ -15,7 +15,7 @@ ADVICE = (
 
 def _text(figures: HugePages) -> str:
     return (
-        f"{size_text(figures.untouched)} of free memory was never written. It is resident because the kernel made "
+        f"{size_text(figures.untouched)} of free memory was never written. It is resident because the kernel created "
         f"{counted(figures.huge_pages, 'huge page')} of 2 MiB where the program touched only a part: "
         f"{size_text(figures.free)} of the {size_text(figures.huge)} in huge pages is free"
     )

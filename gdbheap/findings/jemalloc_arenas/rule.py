@@ -13,10 +13,11 @@ from gdbheap.targets.ranges import subtract
 
 @dataclass(frozen=True)
 class JemallocArenas(Figures):
-    """The number of ``arenas`` and of their ``slabs``. With ``wanted`` arenas there would be ``fewer`` slabs less.
+    """The number of ``arenas`` and of their ``slabs``. ``fewer``: by how much the number of slabs would fall with only
+    ``wanted`` arenas.
 
     ``setting``: the setting that limits the number of arenas. ``owner``: the module whose jemalloc has most of the
-    memory, "" if there is only one.
+    memory, "" if there is only one jemalloc.
     """
 
     ids = ("jemalloc-arenas",)

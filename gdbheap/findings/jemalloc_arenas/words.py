@@ -10,15 +10,15 @@ def _text(figures: JemallocArenas) -> str:
     whose = f" of {figures.owner}" if figures.owner else ""
     return (
         f"{figures.arenas:,} arenas of jemalloc{whose} have {figures.slabs:,} slabs, because each arena has its "
-        f"own for every size. {figures.wanted:,} arenas would need {figures.fewer:,} slabs fewer"
+        f"own slabs for every size. {figures.wanted:,} arenas would need {figures.fewer:,} fewer slabs"
     )
 
 
 def _advice(figures: JemallocArenas) -> str:
     return (
-        f"start the program with {figures.setting} (default: four for each processor), or with percpu_arena:percpu for "
-        "one arena for each. Threads that allocate at the same time then wait for each other more often. Separate "
-        "several settings with commas"
+        f"start the program with {figures.setting} (default: four arenas for each processor), or with "
+        "percpu_arena:percpu for one arena for each processor. Threads that allocate at the same time then wait for "
+        "each other more often. Separate several settings with commas"
     )
 
 

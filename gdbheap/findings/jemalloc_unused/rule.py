@@ -19,9 +19,9 @@ class JemallocUnused(Figures):
     """The number of ``stretches`` of memory without a block in use, and their address space (``virtual``).
 
     ``muzzy``: the resident bytes that the kernel takes by itself when memory is short. ``owners``: the modules whose
-    jemalloc has this memory, the one with the most first; ``several``: whether the process has more than one jemalloc.
-    ``variable``: the environment variable from which the first one reads its settings, None if that is hidden.
-    ``server``: "redis", "valkey", or "" for any other program.
+    jemalloc has this memory, the module with the most memory first; ``several``: whether the process has more than one
+    jemalloc. ``variable``: the environment variable from which the first one reads its settings, None if that is
+    hidden. ``server``: "redis", "valkey", or "" for any other program.
     """
 
     ids = ("jemalloc-unused",)

@@ -14,8 +14,9 @@ ARROW = (
 )
 ADVICE = (
     'call {call}("arena.4096.purge", NULL, NULL, NULL, 0) in the program (4096: all arenas){purge}, or start it with '
-    "{variable}=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0{unknown}. jemalloc returns such pages over "
-    "dirty_decay_ms (default: 10,000 ms); without a background thread, only while the program calls it"
+    "{variable}=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0{unknown}. jemalloc returns such pages "
+    "within dirty_decay_ms (default: 10,000 ms); without a background thread, it does so only while the program "
+    "calls it"
 )
 PLAIN = "MALLOC_CONF"
 
@@ -30,8 +31,8 @@ def _text(figures: JemallocUnused) -> str:
 def _advice(figures: JemallocUnused) -> str:
     """Return the advice.
 
-    The names of calls and of the variable begin with the prefix of the build, which may be anything; it is used if
-    known.
+    The names of calls and of the variable begin with the prefix of the build, which may be anything. If the prefix is
+    known, the advice uses it.
     """
     variable = figures.variable if (figures.variable or "").isidentifier() else None
     if _is_arrows(figures.owners):

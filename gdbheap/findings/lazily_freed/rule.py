@@ -17,9 +17,9 @@ class LazilyFreed(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return the memory of mappings that MADV_FREE freed, from a quarter of RSS on.
+    """Return the memory of mappings that MADV_FREE freed, if it is at least a quarter of RSS.
 
-    Memory of allocators is in their own findings.
+    Memory of allocators has findings of its own.
     """
     if evidence.heap.target.pages is None or not evidence.heap.target.rss.lazy:
         return []

@@ -1,4 +1,4 @@
-"""lazily-freed: memory of mappings that the program freed by madvise(MADV_FREE)."""
+"""Texts of the finding ``lazily-freed``: memory of mappings that the program freed by madvise(MADV_FREE)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from gdbheap.report.text.numbers import size_text
 from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
-    "do nothing: the kernel takes these pages before memory runs out, and before it kills a process. To lower RSS at "
+    "do nothing: the kernel takes these pages before memory runs out, and before it kills a process. "
+    "To lower RSS at "
     "once, the program can call madvise(MADV_DONTNEED) instead"
 )
 

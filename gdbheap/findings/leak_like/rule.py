@@ -18,8 +18,8 @@ from gdbheap.machines.machine import LOWEST_ADDRESS
 
 MIN_OBJECTS = 25_000
 MIN_SHARE_OF_TYPE, MIN_SHARE_OF_USED = 0.8, 0.5
-# From this share of the memory on, the graph is built: with all that only its objects refer to, a container may be
-# several times as large.
+# From this share of the memory on, the graph is built: together with everything that only its objects refer to, a
+# container may be several times as large.
 MIN_SHARE_FOR_GRAPH = 0.15
 # The smallest share of the sampled objects that must have no other reference.
 MIN_SHARE_OF_ONLY_REFERENCES = 0.9
@@ -68,7 +68,7 @@ def _with_holder(finding: Finding, rows: Mapping[int, MainHolder]) -> Finding:
 class Sample:
     """A buffer, with an estimate from a sample of its words: how many objects only this buffer refers to.
 
-    ``counts``: this number, by the address of the objects' type.
+    ``counts``: the estimated number of such objects, by the address of their type.
     """
 
     address: int
@@ -113,7 +113,7 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _finding(evidence: Evidence, most: Container, used: int, age: Age) -> Finding:
-    """Return the finding; it is doubtful if it is unknown when the container last changed."""
+    """Return the finding. It is doubtful if nothing shows when the container last changed."""
     address, known = most.owner.address, age.is_known
     figures = LeakLike(
         address, most.kept, most.count, used, most.bytes, str(most.owner.type), most.type, most.path, known
@@ -159,7 +159,7 @@ def _are_own(objects: Objects, words: list[int]) -> bool:
 
 
 def _containers(evidence: Evidence, census: _native.Census, sample: Sample) -> Iterator[Container]:
-    """Yield the owner of a sampled buffer, with the largest of the types of which it keeps nearly all objects."""
+    """Yield the container that owns a sampled buffer, with the largest type of which it keeps nearly all objects."""
     objects = evidence.objects
     owner = objects.owners_of([sample.address])[sample.address] if objects is not None else None
     if objects is None or owner is None or owner.type is None or owner.role not in LENGTHS:
@@ -186,7 +186,7 @@ def _length(objects: Objects, owner: Owner) -> int:
 
 
 def _rows(objects: Objects, census: _native.Census, sample: Sample, owner: Owner) -> dict[int, tuple[int, int]]:
-    """Return, for each sampled type, the number of objects, and their bytes with buffers other than this one."""
+    """Return, for each sampled type, the number of objects, and their bytes with buffers other than the sampled one."""
     found = {}
     for row in census.rows:
         if row.address in sample.counts and row.live.count:

@@ -32,7 +32,7 @@ def _named(figures: LeakLike) -> str:
 def _advice(figures: LeakLike) -> str:
     reached = "" if figures.path else f"; 'heap why {figures.address:#x}' shows what keeps it"
     remedy = None if figures.holder is None else remedy_of(figures.holder)
-    return remedy or f"limit its size, or drop what is no longer used{reached}"
+    return remedy or f"limit its size, or drop data that is no longer used{reached}"
 
 
 WORDS = Words(LeakLike, _text, _advice)

@@ -7,15 +7,15 @@ from gdbheap.report.text.numbers import size_text
 from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
-    "lock only what must not be swapped out: call munlock() for the rest, or munlockall(), then malloc_trim(0) ('heap "
-    "trim --yes')"
+    "lock only memory that must not be swapped out: call munlock() for all other memory, or munlockall(), then "
+    "malloc_trim(0) ('heap trim --yes')"
 )
 
 
 def _text(figures: Locked) -> str:
     return (
         "mlock() keeps pages that the program freed: malloc_trim() cannot return them. The process locked "
-        f"{size_text(figures.locked)} in all"
+        f"{size_text(figures.locked)} in total"
     )
 
 

@@ -1,4 +1,4 @@
-"""Lost blocks that keep one another through the counts of std::shared_ptr, or of Rust's Rc and Arc."""
+"""Lost blocks that keep one another alive through the counts of std::shared_ptr, or of Rust's Rc and Arc."""
 
 from __future__ import annotations
 
@@ -54,10 +54,11 @@ class CountedCycles:
 
 
 def find_counted_cycles(evidence: Evidence, size: int) -> CountedCycles:
-    """Return the cycles of counted objects among lost blocks of a C++ or Rust program, if these retain at least half.
+    """Return the cycles of counted objects among lost blocks of a C++ or Rust program, if these cycles retain at least
+    half of the bytes of all lost blocks.
 
-    ``size``: the bytes of all lost blocks. If not all heads can be examined, half of the bytes of the examined ones is
-    enough.
+    ``size``: the bytes of all lost blocks. If not all heads can be examined, half of the bytes that the examined heads
+    retain is enough.
     """
     heap = evidence.heap
     if heap.references.counts_references:
@@ -159,7 +160,7 @@ class _Cycles:
 
 
 def _members(first: int, edges: dict[int, list[int]]) -> Iterator[int]:
-    """Yield the first block and all blocks from which it is reachable."""
+    """Yield the first block and all blocks from which the first block is reachable."""
     sources: defaultdict[int, list[int]] = defaultdict(list)
     for number, targets in edges.items():
         for target in targets:

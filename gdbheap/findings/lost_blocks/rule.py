@@ -1,4 +1,4 @@
-"""Blocks to which nothing points, or only other lost blocks."""
+"""Blocks to which nothing points, or to which only other lost blocks point."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ class LostBlocks(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return all lost blocks together, from the graph of references: only for few blocks, or with ``detail``.
+    """Return one finding about all lost blocks, from the graph of references. The graph is built only for few blocks,
+    or with ``detail``.
 
-    Empty if references that may reach them were not read.
+    Empty if references that may reach the blocks were not read.
     """
     found = evidence.unreachable
     if found is None:

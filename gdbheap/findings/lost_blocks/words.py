@@ -7,10 +7,10 @@ from gdbheap.findings.lost_blocks.rule import LostBlocks
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
-# Remedies that break a cycle, by its kind.
+# Remedies that break a cycle, by the kind of cycle.
 WEAK = {
-    SHARED_PTR: "make one reference of each cycle a std::weak_ptr",
-    RC: "make one reference of each cycle a Weak (Rc::downgrade() or Arc::downgrade())",
+    SHARED_PTR: "replace one reference in each cycle with a std::weak_ptr",
+    RC: "replace one reference in each cycle with a Weak (Rc::downgrade() or Arc::downgrade())",
 }
 # For blocks of up to 512 bytes, which Python allocates without calling malloc.
 BESIDE_MALLOC = (
@@ -25,7 +25,7 @@ def _text(figures: LostBlocks) -> str:
     if figures.cycles.count:
         return f"{lost}. {_of_cycles(figures)}"
     same = f"Blocks of one size hold {size_text(figures.largest)}"
-    kernel = ", or the kernel keeps the addresses for it (epoll, timers, io_uring)" if figures.by_kernel else ""
+    kernel = ", or the kernel keeps addresses for the program (epoll, timers, io_uring)" if figures.by_kernel else ""
     python = ", or integers of Python" if figures.is_python else ""
     heads = f"{counted(figures.heads, 'of them keeps', 'of them keep')} the others. " * (figures.heads < figures.blocks)
     return (
@@ -59,9 +59,9 @@ def _advice(figures: LostBlocks) -> str:
         return BESIDE_MALLOC
     weak = f"{WEAK[figures.cycles.kind]}. " if figures.cycles.count else ""
     return (
-        f"{weak}'heap unreachable' lists them by size and type, 'heap catch malloc --min={figures.least} "
-        f"--max={figures.most}' stops at the next call that asks for such a block, and 'gdbheap trace --stacks=1', "
-        "from the program's start on, records which code makes them ('heap at ADDRESS --calls=FILE' shows it)"
+        f"{weak}'heap unreachable' lists these blocks by size and type, 'heap catch malloc --min={figures.least} "
+        f"--max={figures.most}' stops at the next call that requests such a block, and 'gdbheap trace --stacks=1', "
+        "from the program's start on, records which code allocates them ('heap at ADDRESS --calls=FILE' shows it)"
     )
 
 

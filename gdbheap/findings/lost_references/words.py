@@ -7,7 +7,7 @@ from gdbheap.report.text.numbers import counted
 from gdbheap.report.words.finding_words import Words
 
 SHOWN = 5
-TRACED = "'gdbheap trace --stacks=1', from the program's start on, records which code makes them"
+TRACED = "'gdbheap trace --stacks=1', from the program's start on, records which code allocates them"
 # Needed because Python's own allocator hands out small objects without a call of malloc.
 BEFORE = "and, if the program was started with PYTHONMALLOC=malloc, "
 
@@ -16,8 +16,9 @@ def _text(figures: LostReferences) -> str:
     some = "" if figures.count == figures.objects else f"{figures.count:,} "
     verb, refer = ("is", "it refers") if figures.objects == 1 else ("are", "they refer")
     return (
-        f"{counted(figures.objects, 'object')} ({some}of type {figures.type}) {verb} kept alive, with all that {refer} "
-        "to, by references that no object holds: C code took these references and never released them (Py_DECREF), or "
+        f"{counted(figures.objects, 'object')} ({some}of type {figures.type}) {verb} kept alive, with everything to "
+        f"which {refer}, by references that no object holds: C code took these references and never released them "
+        "(Py_DECREF), or "
         "keeps them where gdbheap does not look"
     )
 
@@ -31,7 +32,7 @@ def _advice(figures: LostReferences) -> str:
         else "look for the cause in code that uses ctypes"
     )
     return (
-        f"{where}, in a function that makes or gets objects of type {figures.type}. gc.collect() does not free them. "
+        f"{where}, in a function that creates or gets objects of type {figures.type}. gc.collect() does not free them. "
         f"'heap unreachable' lists them, {BEFORE if figures.beside_malloc else ''}{TRACED}"
     )
 

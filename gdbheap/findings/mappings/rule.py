@@ -17,13 +17,14 @@ from gdbheap.targets.ranges import Ranges, joined, subtract
 # Small amounts of mapped memory are normal, so it has a finding only from this percentage of RSS on.
 MIN_PERCENT_OF_RSS = 25
 MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES = "mapped-memory", "shared-memory", "mapped-files"
-# The ledger lines of each kind.
+# The ledger lines of each kind of mapped memory.
 KINDS = {MAPPED_MEMORY: (REST,), SHARED_MEMORY: (SHARED,), MAPPED_FILES: (READ_ONLY, SHARED_FILES)}
 
 
 @dataclass(frozen=True)
 class Mapped(Figures):
-    """The largest piece: its ``address``, ``virtual`` and ``resident`` bytes, and the ``name`` of its mapping.
+    """The largest piece of the memory: its ``address``, ``virtual`` and ``resident`` bytes, and the ``name`` of its
+    mapping.
 
     ``kind``: the finding's id. ``runtimes``: for mapped memory, the runtimes to which it may belong; ``traced``:
     whether a system call tracer can show which code maps it. ``lazily_freed``: further bytes of this kind that
@@ -105,7 +106,7 @@ def _size(ranges: Ranges) -> int:
 def _left(evidence: Evidence, pieces: list[tuple[int, int, int]]) -> list[TmpfsFile]:
     """Return the tmpfs files that the process does not map, in the same folders as the ``pieces``.
 
-    The files whose names resemble those of the pieces most come first.
+    The files whose names are most similar to the names of the pieces come first.
     """
     target = evidence.heap.target
     if target.proc is None:
@@ -118,7 +119,9 @@ def _left(evidence: Evidence, pieces: list[tuple[int, int, int]]) -> list[TmpfsF
 
 
 def _by_whom(evidence: Evidence) -> tuple[list[str], list[str]]:
-    """Return the runtimes that may have mapped anonymous memory, and commands that show it: theirs, or a tracer's."""
+    """Return the runtimes that may have mapped anonymous memory, and commands that show who did: the runtimes' own, or
+    a tracer's.
+    """
     target = evidence.heap.target
     pid = target.pid if target.kind == "process" else None
     may = [runtime for runtime in evidence.heap.runtimes if runtime.kind.memory == ANONYMOUS]

@@ -12,14 +12,15 @@ TEXTS = {
     MAPPED_FILES: "pages of mapped files (page cache), which the kernel reclaims when memory is short",
 }
 ADVICE = {
-    MAPPED_MEMORY: "find the code that maps it: malloc does not know this memory. 'heap at ADDRESS' shows what "
+    MAPPED_MEMORY: "find the code that maps this memory: malloc does not know it. 'heap at ADDRESS' shows what "
     "is known about an address in it",
-    SHARED_MEMORY: "unmap it to lower the RSS of this process. The machine gets the memory back once all processes "
-    "have unmapped it and its name is removed (shm_unlink, ipcrm)",
-    MAPPED_FILES: "count RssAnon, not RSS; munmap() or madvise(MADV_DONTNEED) removes these pages from this RSS",
+    SHARED_MEMORY: "unmap this memory to lower the RSS of this process. The machine gets the memory back once all "
+    "processes have unmapped it and its name is removed (shm_unlink, ipcrm)",
+    MAPPED_FILES: "count RssAnon, not RSS; munmap() or madvise(MADV_DONTNEED) removes these pages from the RSS of "
+    "this process",
 }
 WRITTEN = ", once it has written changes to disk"
-REPEATED = "; RSS counts {} more for pages that are mapped several times"
+REPEATED = "; pages that are mapped several times add {} to RSS"
 SHOWN_FILES = 4
 UNLINK = "remove the files that nobody uses: unlink(), or SharedMemory.unlink() in Python"
 TRACED = ". The command shows, while the program runs, which code maps more memory"

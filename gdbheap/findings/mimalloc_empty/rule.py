@@ -19,8 +19,8 @@ class MimallocEmpty(Figures):
     """The number of ``stretches`` of memory without a block in use, and their address space (``virtual``).
 
     ``all_goes``: whether mi_collect() returns all of this memory, as it does from 2.1.7 on. ``owners``: the modules
-    whose mimalloc has it, the one with the most first; empty if there is only one mimalloc. ``setting``: the setting
-    with which mimalloc returns it at once.
+    whose mimalloc has this memory, the module with the most first; empty if there is only one mimalloc. ``setting``:
+    the setting with which mimalloc returns it at once.
     """
 
     ids = ("mimalloc-empty",)

@@ -14,11 +14,12 @@ ADVICE = (
 
 
 def _text(figures: MimallocEmpty) -> str:
-    early = "" if figures.all_goes else "; before 2.1.7 it returns only a part, or nothing if built with MI_SECURE"
+    part = "; mimalloc before 2.1.7 returns only a part, or nothing if it was built with MI_SECURE"
+    early = "" if figures.all_goes else part
     whose = f" of {' and '.join(figures.owners)}" if figures.owners else ""
     return (
-        f"mimalloc{whose} keeps {counted(figures.stretches, 'free range')} without a block in use. It returns them "
-        f"some time after they became empty, and only while the program calls it{early}"
+        f"mimalloc{whose} keeps {counted(figures.stretches, 'free range')} without a block in use. mimalloc returns "
+        f"a range some time after it became empty, and only while the program calls mimalloc{early}"
     )
 
 

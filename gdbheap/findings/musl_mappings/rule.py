@@ -13,7 +13,7 @@ from gdbheap.findings.pinned_pages.rule import free_of
 class MuslMappings(Figures):
     """The number of ``mappings`` that a few ``blocks`` pin, and the bytes of these blocks' slots (``held``).
 
-    ``all_mappings``: the number of all mappings.
+    ``all_mappings``: the number of all mappings of musl's malloc.
     """
 
     ids = ("musl-mappings",)

@@ -8,7 +8,8 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 NAMES = (
-    "'heap pins --allocator=mallocng' lists the blocks; once they are freed, most of this is returned, the rest reused"
+    "'heap pins --allocator=mallocng' lists the blocks; once they are freed, most of this memory is returned, and "
+    "the rest is reused"
 )
 EARLY = "allocate long-lived data before the load that filled these mappings"
 
@@ -18,7 +19,7 @@ def _text(figures: MuslMappings) -> str:
     return (
         f"{figures.mappings:,} of {counted(figures.all_mappings, 'mapping')} of musl's malloc {verb} mostly free; "
         f"{counted(figures.blocks, 'block keeps', 'blocks keep')} {them}, in slots of {size_text(figures.held)} in "
-        "all. musl returns a mapping only when it is empty"
+        "total. musl returns a mapping only when it is empty"
     )
 
 

@@ -8,12 +8,12 @@ from gdbheap.report.words.finding_words import Words
 
 def _text(figures: OtherHeld) -> str:
     name = figures.library
-    return f"other memory, reached from static data of {name}: its own allocator or buffers"
+    return f"other memory, reached from static data of {name}: memory of its own allocator, or its buffers"
 
 
 def _advice(figures: OtherHeld) -> str:
     name = figures.library
-    return f"ask {name} how much of it is in use: gdbheap cannot see that"
+    return f"ask {name} itself how much of this memory is in use: gdbheap cannot see that"
 
 
 WORDS = Words(OtherHeld, _text, _advice)

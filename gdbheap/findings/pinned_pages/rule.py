@@ -14,7 +14,9 @@ from gdbheap.findings.finding import Evidence, Figures, Finding
 
 @dataclass(frozen=True)
 class PinnedPages(Figures):
-    """The number of ``groups`` of pinning ``blocks``, and the bytes of these (``held``), which do not count."""
+    """The number of ``groups`` of pinning ``blocks``, and the bytes of these blocks (``held``), which the finding does
+    not count.
+    """
 
     ids = ("pinned-pages",)
     groups: int
@@ -48,7 +50,7 @@ def at_most(evidence: Evidence, glibc: GlibcAllocator) -> int:
 
     A group frees at least twice the bytes of its own blocks. So at least half of the bytes in the pages that it frees
     are free already, in fast bins, or in the top chunk. No page is in two groups, and malloc_trim(0) releases none of
-    these pages as they are. The last page of a region may extend beyond it.
+    these pages as they are. The last page of a region may extend beyond the region.
     """
     trim, malloc, page = glibc.trim, glibc.malloc, evidence.heap.target.machine.page
     if trim is None:

@@ -6,9 +6,9 @@ from gdbheap.findings.pinned_pages.rule import PinnedPages
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
-NAMES = "'heap pins --allocator=glibc' lists the blocks; once they are freed, malloc_trim(0) returns all of this too"
-APART = "allocate long-lived data before the rest, or apart from it"
-# Nobody drops more blocks than this one at a time.
+NAMES = "'heap pins --allocator=glibc' lists the blocks; once they are freed, malloc_trim(0) returns all these pages"
+APART = "allocate long-lived data before all other data, or separately"
+# Nobody drops more blocks than this, one by one.
 MAX_DROPPED = 1000
 
 
@@ -19,9 +19,9 @@ def pinned_advice(names: str, blocks: int, otherwise: str) -> str:
 
 def _text(figures: PinnedPages) -> str:
     return (
-        f"{counted(figures.blocks, 'block keeps', 'blocks keep')} free pages in malloc's arenas, with "
-        f"{size_text(figures.held)} in {counted(figures.groups, 'group')}: malloc_trim() cannot return a page with a "
-        "block on it"
+        f"{counted(figures.blocks, 'block', 'blocks')} ({size_text(figures.held)}, in "
+        f"{counted(figures.groups, 'group')}) {'keeps' if figures.blocks == 1 else 'keep'} free pages in malloc's "
+        "arenas from being returned: malloc_trim() cannot return a page that contains a block in use"
     )
 
 

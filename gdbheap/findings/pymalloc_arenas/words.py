@@ -7,7 +7,7 @@ from gdbheap.findings.pymalloc_arenas.rule import PymallocArenas
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
-NAMES = "'heap pins --allocator=pymalloc' lists the blocks; once they are freed, all of this is returned"
+NAMES = "'heap pins --allocator=pymalloc' lists the blocks; once they are freed, all of this memory is returned"
 EARLY = "allocate long-lived data before the load that filled these arenas"
 
 
@@ -15,7 +15,7 @@ def _text(figures: PymallocArenas) -> str:
     verb, them = ("is", "it") if figures.arenas == 1 else ("are", "them")
     return (
         f"{figures.arenas:,} of {counted(figures.all_arenas, 'arena')} of pymalloc {verb} mostly free; "
-        f"{counted(figures.blocks, 'block keeps', 'blocks keep')} {them}, with {size_text(figures.held)} in all. "
+        f"{counted(figures.blocks, 'block keeps', 'blocks keep')} {them}, with {size_text(figures.held)} in total. "
         "pymalloc returns an arena only when it is empty"
     )
 

@@ -1,4 +1,6 @@
-"""Memory of recognised runtimes and servers that gdbheap cannot walk: what it is, and how to ask them."""
+"""Memory of recognised runtimes and servers that gdbheap cannot walk: what the memory is, and how to ask the runtimes
+about it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class RuntimeMemory(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding for each runtime with enough memory."""
+    """Return a finding for each runtime that has enough memory for one."""
     heap = evidence.heap
     if heap.target.pages is None or heap.target.refusal is not None:
         return []
@@ -75,7 +77,7 @@ def _unowned(heap: Heap, runtime: Runtime) -> Ranges:
 
 
 def allocator_ranges(heap: Heap) -> Ranges:
-    """Return the ranges of the allocator other than glibc's, without memory that others own."""
+    """Return the ranges of an allocator other than glibc's, without memory that belongs to other owners."""
     other = other_allocator(heap)
     found = [(mapping.start, mapping.end) for mapping in heap.target.mappings if other and other.owns(mapping)]
     return subtract(found, _owned(heap))

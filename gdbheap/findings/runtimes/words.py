@@ -12,18 +12,18 @@ from gdbheap.report.words.finding_words import Words
 TEXTS = {
     ANONYMOUS: "memory of {name}, and other anonymous mappings",
     SHARED: "shared memory of {name}, which counts in the RSS of each of its processes",
-    MMAPPED: "the heap of {name} lies in malloc's blocks",
+    MMAPPED: "the heap of {name} is in blocks of malloc",
     ALLOCATOR: "{name} keeps its data in memory of {allocator}",
     HELD: "memory of {name}, outside of any malloc, reached from its static data",
 }
-NAMED = "memory of {name}, by the names of its mappings"
+NAMED = "memory of {name}, according to the names of its mappings"
 
 
 def _text(figures: RuntimeMemory) -> str:
     kind = _kind(figures)
     pattern = NAMED if figures.named else TEXTS[kind.memory]
     what = pattern.format(name=kind.name, allocator=figures.allocator or "malloc")
-    return f"{what} ({figures.path}, {figures.evidence}): it is unknown how much of it is in use"
+    return f"{what} ({figures.path}, {figures.evidence}): it is unknown how much of this memory is in use"
 
 
 def _advice(figures: RuntimeMemory) -> str:

@@ -17,7 +17,7 @@ GROWING = ("list", "bytearray")
 # How many bytes each slot of a table takes. A dict needs two or four for the index and two thirds of an entry of 16 or
 # 24; in Python 2.7 it needs an entry of 24. A set has entries of 16.
 PER_SLOT = {"dict": (38 / 3, 44 / 3, 18, 20, 24), "set": (16,)}
-# At most this many of the largest tables are read; of the others it is assumed that they may be almost empty.
+# At most this many of the largest tables are read. All other tables are assumed to be almost empty.
 MAX_TABLES = 256
 # A type with a smaller percentage of all unused capacity is not named.
 MIN_PERCENT_SHOWN = 5
@@ -28,8 +28,8 @@ class Room(Figures):
     """The number of containers with unused capacity: ``lists``, ``bytearrays``, ``dicts`` and ``sets``.
 
     ``pages``: the bytes of unused capacity in whole pages; ``resident``: the resident bytes of all unused capacity.
-    ``type``: the type with the most; ``address``: the container of this type with the ``most``. ``shown``: (type,
-    number) of the types that are worth naming.
+    ``type``: the type with the most unused capacity; ``address``: the container of this type with the most, which are
+    ``most`` bytes. ``shown``: (type, number) of the types that are worth naming.
     """
 
     ids = ("slack",)
@@ -85,7 +85,7 @@ def _worthwhile(evidence: Evidence, objects: Objects) -> list[str]:
 
 
 def _buffers(evidence: Evidence) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return (size, number) of the large blocks of malloc, and of those of all other allocators."""
+    """Return (size, number) of malloc's large blocks, and then of the large blocks of all other allocators."""
     found: tuple[list[tuple[int, int]], list[tuple[int, int]]] = [], []
     for allocator in evidence.heap.allocators:
         found[not isinstance(allocator, MALLOC)].extend(
@@ -100,7 +100,7 @@ def _is_table(size: int, name: str) -> bool:
 
 
 def _dense(evidence: Evidence, objects: Objects, table: Table) -> int:
-    """Return the bytes of the largest blocks with a table's size that are not tables, or are well-filled ones."""
+    """Return the bytes of the largest table-sized blocks that are no tables, or are well-filled tables."""
     if objects.layout.hook:
         return 0
     space = evidence.heap.target.space
@@ -109,5 +109,5 @@ def _dense(evidence: Evidence, objects: Objects, table: Table) -> int:
 
 
 def _sampled(evidence: Evidence, objects: Objects) -> int:
-    """Return the unused capacity in small containers that a sample suggests, in bytes."""
+    """Return the unused capacity in small containers, in bytes, as estimated from a sample."""
     return sum(row.small for row in find_slack(evidence.heap.target, objects, GROWING, ESTIMATE_POOLS))

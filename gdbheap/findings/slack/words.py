@@ -13,20 +13,21 @@ REASONS = (
 ADVICE = (
     (
         GROWING,
-        "replace one that no longer grows with its exact copy x[:], tuple(x) or bytes(x); fill a new one in one step",
+        "replace a list or bytearray that no longer grows with an exact copy: x[:], tuple(x) or bytes(x); fill a new "
+        "one in a single step",
     ),
     (("dict",), "replace an emptied dict with dict(x), not with x.copy(), which may keep the table"),
     (("set",), "replace an emptied set with set(x)"),
 )
-OWNER = "'heap why ADDRESS' shows what holds it"
+OWNER = "'heap why ADDRESS' shows what holds such an object"
 
 
 def _text(figures: Room) -> str:
     what = " and ".join(counted(count, name) for name, count in figures.shown)
     return (
         f"unused room in {what}, {size_text(figures.resident)} of it resident: "
-        f"{' and '.join(_about(figures, REASONS))}; the {figures.type} at {figures.address:#x} has the most, "
-        f"{size_text(figures.most)}"
+        f"{' and '.join(_about(figures, REASONS))}; the {figures.type} at {figures.address:#x} has the most unused "
+        f"room, {size_text(figures.most)}"
     )
 
 

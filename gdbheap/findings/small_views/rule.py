@@ -1,4 +1,4 @@
-"""Small views that are all that keeps large buffers alive."""
+"""Large buffers that only small views keep alive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ MAX_BUFFERS, MAX_VIEWS = 4000, 10_000
 
 @dataclass(frozen=True)
 class ViewsOfType:
-    """The views of one ``type``: their number, the bytes that they show, and the bytes that they keep alive."""
+    """The views of one ``type``: their number, the bytes that they show, and the bytes of the buffers that they keep
+    alive.
+    """
 
     type: str
     count: int
@@ -24,7 +26,8 @@ class ViewsOfType:
 
 @dataclass(frozen=True)
 class KeptByViews(Figures):
-    """The number of ``views``, the bytes that they show (``shown``), and those that only they keep (``kept``).
+    """The number of ``views``, the bytes that they show (``shown``), and the bytes that only the views keep alive
+    (``kept``).
 
     ``address``: the view that keeps the most; ``path``: how to reach it in Python, or None. ``types``: the views by
     type, the type that keeps the most first.

@@ -1,4 +1,4 @@
-"""Texts of the finding ``small-views``: small views that are all that keeps large buffers alive."""
+"""Texts of the finding ``small-views``: large buffers that only small views keep alive."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ COPIES = {
 
 def _text(figures: KeptByViews) -> str:
     parts = ", ".join(
-        f"{counted(row.count, 'view')} ({row.type}) that {'shows' if row.count == 1 else 'show'} "
-        f"{size_text(row.shown)} {'keeps' if row.count == 1 else 'keep'} {size_text(row.kept)}"
+        f"{counted(row.count, 'view')} ({row.type}) of {size_text(row.shown)} "
+        f"{'keeps' if row.count == 1 else 'keep'} {size_text(row.kept)} alive"
         for row in figures.types
     )
-    return f"{parts}, which nothing else refers to; {_example(figures)} keeps the most"
+    return f"{parts}; nothing else refers to this memory; {_example(figures)} keeps the most"
 
 
 def _example(figures: KeptByViews) -> str:
@@ -32,7 +32,7 @@ def _example(figures: KeptByViews) -> str:
 def _advice(figures: KeptByViews) -> str:
     known = [words for start, words in COPIES.items() if any(row.type.startswith(start) for row in figures.types)]
     copies = ", ".join(known) or "x.copy()"
-    return f"keep a copy of what the view shows: {copies}; a buffer is freed with its last view"
+    return f"keep a copy of the viewed part instead of the view: {copies}; a buffer is freed with its last view"
 
 
 WORDS = Words(KeptByViews, _text, _advice)

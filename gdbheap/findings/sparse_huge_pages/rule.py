@@ -1,4 +1,4 @@
-"""Huge pages, of memory in use or of mapped memory, of which only a part was ever written."""
+"""Huge pages that were written only in part. They are in memory in use or in mapped memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_READ = 128
 
 @dataclass(frozen=True)
 class SparseHugePages(Figures):
-    """The bytes in ``huge`` pages, the bytes of ``zeros`` among them, and the number of these ``huge_pages``.
+    """The bytes in huge pages (``huge``), how many of them lie in pages of ``zeros``, and the number of the huge pages.
 
     ``sampled``: whether the zeros are estimated from some of the pages. ``by_malloc``: whether glibc's malloc asks for
     huge pages. ``address``: the start of the mapping with the most huge pages.
@@ -39,9 +39,9 @@ class SparseHugePages(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the pages of zeros in huge pages that also contain other bytes.
+    """Return the pages of zeros that lie in huge pages which also contain other bytes.
 
-    A huge page of nothing but zeros does not count: a program that uses all of its memory may have written them.
+    A huge page of nothing but zeros does not count: a program that uses all of its memory may have written these zeros.
     """
     heap, pages = evidence.heap, evidence.heap.target.pages
     if pages is None or not pages.knows_huge or heap.target.remote:

@@ -20,9 +20,9 @@ def _text(figures: SparseHugePages) -> str:
     about = "about " if figures.sampled else ""
     most = f" (the most in the mapping at {figures.address:#x})" if figures.address is not None else ""
     return (
-        f"transparent huge pages: {about}{size_text(figures.zeros)} of {size_text(figures.huge)} is zeros. The program "
-        f"touched a part of each of {counted(figures.huge_pages, 'page')} of 2 MiB{most}, and the kernel made "
-        "all of it resident"
+        f"transparent huge pages: {about}{size_text(figures.zeros)} of {size_text(figures.huge)} contains only "
+        f"zeros. The program touched a part of each of {counted(figures.huge_pages, 'page')} of 2 MiB{most}, and the "
+        "kernel made the whole pages resident"
     )
 
 

@@ -15,7 +15,8 @@ from gdbheap.targets.ranges import joined
 class TcmallocUnused(Figures):
     """The number of ``stretches`` of free pages of which some are resident, and their address space (``virtual``).
 
-    ``owners``: the modules whose tcmalloc has them, the one with the most first; empty if there is only one tcmalloc.
+    ``owners``: the modules whose tcmalloc has these pages, the module with the most first; empty if there is only one
+    tcmalloc.
     """
 
     ids = ("tcmalloc-unused",)

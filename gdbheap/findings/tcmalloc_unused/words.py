@@ -9,7 +9,7 @@ from gdbheap.report.words.finding_words import Words
 ADVICE = (
     "call MallocExtension_ReleaseFreeMemory() in the program, or start it with TCMALLOC_AGGRESSIVE_DECOMMIT=1, which "
     "returns free pages at once (at the cost of page faults). Otherwise tcmalloc returns few pages, and only while "
-    "the program frees others: with TCMALLOC_RELEASE_RATE=10, one for each hundred freed pages"
+    "the program frees other pages: with TCMALLOC_RELEASE_RATE=10, it returns one page for each hundred freed pages"
 )
 
 

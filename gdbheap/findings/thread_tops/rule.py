@@ -13,7 +13,7 @@ from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, OWN, TRIM, origin_in
 
 @dataclass(frozen=True)
 class LargestTop:
-    """The bytes of the largest top, its arena, and a thread that uses this arena (None and "" if none does)."""
+    """The bytes of the largest top chunk, its arena, and a thread that uses this arena (None and "" if none does)."""
 
     bytes: int
     arena: int
@@ -23,11 +23,11 @@ class LargestTop:
 
 @dataclass(frozen=True)
 class ThreadTops(Figures):
-    """The number of threads' ``arenas``, and the bytes that their top chunks ``kept``.
+    """The number of threads' ``arenas``, and the bytes that their top chunks keep (``kept``).
 
-    ``keeping``: the number of arenas whose top keeps any. ``arena_max``: the setting in force, 0 if not set.
-    ``origin``: how ``trim_threshold`` got its value (see ``thresholds``); ``by_threshold``: whether this threshold is
-    the reason.
+    ``keeping``: the number of arenas whose top chunk keeps bytes. ``arena_max``: the value of this setting in force, 0
+    if it is not set. ``origin``: how ``trim_threshold`` got its value (see ``thresholds``); ``by_threshold``: whether
+    this threshold is the reason.
     """
 
     ids = ("thread-tops",)

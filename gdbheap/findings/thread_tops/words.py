@@ -12,16 +12,16 @@ BY_THRESHOLD = (
     "start the program with MALLOC_TRIM_THRESHOLD_=131072: every arena then returns the free memory at its end"
 )
 BY_ARENAS = (
-    "measure fewer arenas, or another allocator, with 'gdbheap trace' and 'gdbheap replay --what-if': each arena keeps "
-    "its own peak, and with fewer of them threads wait for each other"
+    "measure fewer arenas, or another allocator, with 'gdbheap trace' and 'gdbheap replay --what-if': each arena "
+    "keeps its own peak, but with fewer arenas threads wait for each other"
 )
 
 
 def _text(figures: ThreadTops) -> str:
     return (
         f"{counted(figures.keeping, 'arena')} of threads keep {size_text(figures.kept)} of free resident pages at "
-        f"their ends, which malloc_trim() does not reach. {_largest(figures.largest)}. free() returns an end only from "
-        f"trim_threshold on, which is {threshold_text(figures.trim_threshold, figures.origin)}; "
+        f"their ends, which malloc_trim() does not reach. {_largest(figures.largest)}. free() returns the memory at "
+        f"such an end only from trim_threshold on, which is {threshold_text(figures.trim_threshold, figures.origin)}; "
         f"{_limit(figures.arena_max)}"
     )
 

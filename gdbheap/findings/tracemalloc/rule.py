@@ -1,4 +1,4 @@
-"""The memory of the records that tracemalloc keeps of the blocks it traces."""
+"""The memory of the records that tracemalloc keeps about the blocks that it traces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ class TraceTables(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return tracemalloc's tables with their entries, searched only if malloc has enough blocks of such sizes."""
+    """Return tracemalloc's tables with their entries, searched only if malloc has enough blocks of the sizes that such
+    tables have.
+    """
     if evidence.objects is None or not evidence.worth(most_of_tables(evidence.heap)):
         return []
     traces = evidence.heap.python.traces
@@ -30,7 +32,9 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _bytes(heap: Heap, traces: Traces, table: TraceTable) -> int:
-    """Return the bytes of a table's blocks with headers: its buckets, and its entries, estimated from the first one."""
+    """Return the bytes of a table's blocks with headers: its buckets, and its entries. The entries' bytes are estimated
+    from the first entry.
+    """
     return _size(heap, table.buckets) + table.entries * sum(_size(heap, block) for block in traces.first_blocks(table))
 
 

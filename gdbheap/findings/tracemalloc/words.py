@@ -8,8 +8,8 @@ from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
     "call tracemalloc.stop() once you have your snapshot, then malloc_trim(0), which returns the memory: "
-    "ctypes.CDLL(None).malloc_trim(0), or 'heap trim --yes'. Or start the program without tracemalloc.start() and "
-    "PYTHONTRACEMALLOC"
+    "ctypes.CDLL(None).malloc_trim(0), or 'heap trim --yes'. Or start the program without tracemalloc: without "
+    "tracemalloc.start() and PYTHONTRACEMALLOC"
 )
 
 

@@ -7,12 +7,14 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 CLEAR = "clear the named reference (del, None, weakref)"
-CLOSE = f"call close() on the C library's object in the cycle when it is done, or {CLEAR}"
+CLOSE = f"call close() on the C library's object in the cycle when the object is done, or {CLEAR}"
 ADVICE = {
-    "hidden": f"{CLOSE}: gc.collect() cannot free them, because C code that the collector does not see refers to them",
+    "hidden": f"{CLOSE}: gc.collect() cannot free these objects, because C code that the collector does not see "
+    "refers to them",
     "likely": f"call gc.collect(); if that frees nothing, C code hides a reference from the collector: then {CLOSE}",
-    "untracked": f"{CLEAR}: gc.collect() cannot free them, because the collector does not see what {{0}} refers to",
-    "finalizer": f"remove __del__ of {{0}}, or {CLEAR}: gc.collect() does not free a cycle of objects that have one",
+    "untracked": f"{CLEAR}: gc.collect() cannot free these objects, because C code hides to what {{0}} refers",
+    "finalizer": f"remove __del__ of {{0}}, or {CLEAR}: gc.collect() does not free a cycle of objects that have "
+    "__del__",
 }
 
 

@@ -24,12 +24,12 @@ WIDTH, HEAD, PANEL, GAP = 960, 64, 180, 64
 LEFT, RIGHT = 90, 24
 MARKS = 5
 LONG_SECONDS = 120
-BYTES, BLOCKS, AREA = "Bytes in use, as asked for,", "Blocks in use", "; the area is the most in each stretch"
+BYTES, BLOCKS, AREA = "Requested bytes in use,", "Blocks in use", "; the shaded area shows the most in each interval"
 ONLY = 5
 # Grid lines are 1 unit apart. For a larger distance, multiply by the first factor and divide by the second, then use
 # the next two, and so on: this gives powers of two, or 1, 2, 5, 10, 20 ….
 POWERS, TENS = (2, 1), (2, 1, 5, 2, 2, 1)
-# In the light and in the dark colour scheme. Text has a contrast of at least 7 to 1 on the page.
+# The colours in the light and in the dark scheme. Text has a contrast of at least 7 to 1 on the page.
 COLOURS = {
     "page": ("#ffffff", "#161616"),
     "text": ("#1a1a1a", "#f5f5f5"),
@@ -103,8 +103,8 @@ def curves_part(answer: CallStats) -> str:
 
 
 def curves_style(grounds: tuple[str, str]) -> str:
-    """Return the style of ``curves_part`` on a light and on a dark background. Print uses the light one. ``grounds``:
-    the two background colours."""
+    """Return the style of ``curves_part`` on a light and on a dark background. A printed page uses the light one.
+    ``grounds``: the two background colours."""
     light, dark = _scheme(0, grounds[0]), _scheme(1, grounds[1])
     return f"{FIXED}{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
 

@@ -2,7 +2,7 @@
 the address space.
 
 The innermost cells are the ledger lines without children. Blocks in use are also split by type, as far as types are
-known; what remains of such a line is a cell of its own.
+known; the remaining bytes of such a line are a cell of their own.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["MEMORY", "NO_OBJECT", "composition"]
 
 USED = "used"
 KINDS = {"used": "used", "free": "free", "top": "free", "overhead": "overhead"}
-NO_OBJECT = "buffers and other blocks that are no objects"
-REMAINDER = "the rest of it"
+NO_OBJECT = "buffers and other blocks without an object"
+REMAINDER = "remainder of the line"
 ARENA = re.compile(r"\A(?P<line>[^.]+\.[^.]+)\.(?P<arena>[0-9]+)")
 # The most parts of a line's id that are used, because a file may contain any id.
 DEEPEST = 8
@@ -41,8 +41,8 @@ MEMORY = Subject(
     {
         "used": "in use",
         "free": "free",
-        "overhead": "the allocator's own",
-        "other": "of no allocator",
+        "overhead": "the allocator's own data",
+        "other": "memory of no allocator",
         "rest": "several",
     },
     "smaller part",
@@ -51,8 +51,8 @@ MEMORY = Subject(
 
 
 def composition(ledger: Ledger, drawn: HeapMap | None = None, places: Places | None = None) -> Iterator[Weighted]:
-    """Yield the innermost cells: the path of each, its bytes, and its number of blocks. For a process the bytes add up
-    to RSS.
+    """Yield the innermost cells: the path of each cell, its bytes, and its number of blocks. For a process the bytes
+    add up to RSS.
 
     ``ledger``: with all its details. ``drawn``: the heap map. ``places``: the types in the cells of ``drawn``, in the
     same order.

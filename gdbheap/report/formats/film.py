@@ -67,7 +67,7 @@ class Shot:
 
 @dataclass(frozen=True)
 class Frame:
-    """A map, reduced to what is needed to draw it."""
+    """A map, reduced to the data that is needed to draw it."""
 
     call: int
     cell: int
@@ -247,7 +247,7 @@ def _runs(stretch: Stretch, cell: int) -> Iterator[tuple[int, int, tuple[int, ..
 
 
 def _bars_of(first: float, last: float, filled: tuple[int, ...], top: int) -> Iterator[str]:
-    """Yield the bars from ``first`` to ``last``, which count cells. A bar ends at the end of its row."""
+    """Yield the bars between ``first`` and ``last``, two places measured in cells. A bar ends at the end of its row."""
     while first < last:
         row = int(first // ACROSS)
         end = min(last, (row + 1) * ACROSS)
@@ -257,7 +257,7 @@ def _bars_of(first: float, last: float, filled: tuple[int, ...], top: int) -> It
 
 
 def _page(title: str, calls: int, shots: list[Shot]) -> str:
-    """Return the page that plays the pictures. It loads nothing but the pictures next to it."""
+    """Return the page that plays the pictures. The page loads nothing but the pictures next to it."""
     listed = json.dumps([[shot.file, f"call {shot.call:,} of {calls:,}"] for shot in shots])
     return PLAYER.replace("@TITLE@", escape(title)).replace("@LAST@", str(len(shots) - 1)).replace("@FRAMES@", listed)
 

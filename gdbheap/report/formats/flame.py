@@ -45,8 +45,8 @@ class Subject:
     """What a flame graph shows.
 
     ``colours``: the colours for each kind of frame. ``meanings``: these kinds in words. ``cell``: what a merged small
-    cell is called. ``counts``: what is counted in addition to the weights, in the singular. A count of 0 is printed
-    only for calls.
+    cell is called. ``counts``: the noun, in the singular, for what is counted in addition to the weights. A count of 0
+    is printed only for calls.
     """
 
     colours: Colours
@@ -58,13 +58,13 @@ class Subject:
 CALLS = Subject(
     COLOURS, {"python": "Python", "native": "C and other native code", "rest": "several"}, "smaller function", "call"
 )
-# For the blocks that stacks allocated.
+# For pictures of the blocks that stacks allocated.
 ALLOCATED = replace(CALLS, counts="block")
 
 
 @dataclass
 class _Node:
-    """A frame of the tree. ``weight`` and ``calls`` include those of the frames inside of it."""
+    """A frame of the tree. ``weight`` and ``calls`` include those of the frames in ``inside``."""
 
     weight: int = 0
     calls: int = 0
@@ -197,8 +197,8 @@ def _styles(colours: Colours) -> str:
 
 
 def flame_style(colours: Colours, grounds: tuple[str, str]) -> str:
-    """Return the style of ``flame_part`` on a light and on a dark background. Print uses the light one. ``grounds``:
-    the two background colours."""
+    """Return the style of ``flame_part`` on a light and on a dark background. A printed page uses the light one.
+    ``grounds``: the two background colours."""
     light, dark = _scheme(colours, 0, grounds[0], "#1a1a1a"), _scheme(colours, 1, grounds[1], "#f5f5f5")
     return f"{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
 
@@ -216,7 +216,7 @@ def _legend(cells: Sequence[_Cell], subject: Subject) -> Iterator[str]:
     """Yield a legend of the colours that occur below the outermost cell; a note if there are no stacks."""
     kinds = {_kind(cell.kind, subject.colours) for cell in cells[1:]}
     if not kinds:
-        yield f'<text x="{MARGIN}" y="62">There is no stack to draw.</text>'
+        yield f'<text x="{MARGIN}" y="62">There are no stacks to draw.</text>'
     x = MARGIN
     for kind, name in subject.meanings.items():
         if kind not in kinds:

@@ -23,11 +23,11 @@ __all__ = ["holder_tree"]
 
 IN_USE, FREE, OTHER = "in use", "free", "other"
 UNNAMED = "other blocks in use"
-ALLOCATORS_OWN = "the allocators' own"
+ALLOCATORS_OWN = "the allocators' own data"
 
 
 def holder_tree(ledger: Ledger, holders: Sequence[MainHolder]) -> list[Weighted]:
-    """Return the innermost cells: the path of each, its bytes, and its number of blocks.
+    """Return the innermost cells: the path of each cell, its bytes, and its number of blocks.
 
     For a process the bytes add up to RSS, or to the address space if residency is unknown.
     """
@@ -64,8 +64,8 @@ def _cell(line: Line) -> StackFrame:
 
 
 def _held(holders: Sequence[MainHolder], used: int, known: bool) -> Iterator[Weighted]:
-    """Yield the memory of each holder, the largest first. Together they get at most ``used`` bytes; what remains of
-    these is a cell of its own."""
+    """Yield the memory of each holder, the largest first. Together they get at most ``used`` bytes; the rest of the
+    ``used`` bytes is a cell of its own."""
     left = used
     for row in sorted((row for row in holders if row.kind != RUNTIME), key=lambda row: -row.bytes):
         size = min(row.resident if known and row.resident is not None else row.bytes, left)

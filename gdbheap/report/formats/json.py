@@ -79,7 +79,7 @@ def _answer_keys(answer: Any, whole: Any) -> dict[str, Any]:
     if ROWS not in keys:
         return _each_with_more(keys, more)
     rows = keys.pop(ROWS)
-    # An answer that has cut its rows itself also has their number.
+    # An answer that has cut its rows itself also has the number of all rows.
     count = keys.pop("matching", None)
     count = keys.pop(COUNT, len(getattr(whole, ROWS))) if count is None else count
     own_total = keys.pop(TOTAL, None)
@@ -141,8 +141,8 @@ def bounded(content: dict[str, Any], most: int = MOST, kept: str = "") -> str:
 
 
 def _shorter(content: Mapping[str, Any], nested: int | None, length: int, kept: str = "") -> dict[str, Any]:
-    """Return the keys with lists of at most ``length`` items, except the list ``kept``. ``nested``: the same for lists
-    inside of items; None to leave these as they are."""
+    """Return the keys with lists of at most ``length`` items, except the list ``kept``. ``nested``: the most items of
+    lists inside of items; None to leave such lists as they are."""
     found: dict[str, Any] = {}
     for key, value in content.items():
         inner = value if nested is None else _inner(value, nested)

@@ -20,8 +20,8 @@ __all__ = ["FIGURES", "FORMS", "PALETTE", "alternative", "picture", "title_of"]
 
 FORMS = ("svg", "png", "html")
 FIGURES = {
-    "rss": "resident (RSS)",
-    "system": "malloc has from the kernel",
+    "rss": "resident memory (RSS)",
+    "system": "malloc: memory from the kernel",
     "in_use": "malloc: in use",
     "pool_bytes": "Python's arenas",
     "pool_used": "Python's blocks in use",
@@ -38,9 +38,9 @@ STYLES = {"rss": "--", "system": "-", "in_use": "-", "pool_bytes": "-", "pool_us
 MARKS = {"snapshot": "v", "exec": "D", "failed": "x", "end": "|"}
 WIDTH, PANEL_HEIGHT, HEAD_HEIGHT, DOTS = 10.0, 3.6, 0.5, 120
 SHADE, MAX_LINES = 0.22, 7
-# Variables that name matplotlib's settings and cache. The first one names a folder for both.
+# Variables that name matplotlib's settings and cache. The first one names a folder for the settings and the cache.
 SETTINGS = ("MPLCONFIGDIR", "MATPLOTLIBRC", "MPLBACKEND")
-MISSING = "drawing needs matplotlib, which is not installed beside gdbheap: pip install 'gdbheap[plot]'"
+MISSING = "drawing needs matplotlib, which is not installed next to gdbheap: pip install 'gdbheap[plot]'"
 
 
 def title_of(process: ProcessCurves) -> str:

@@ -15,7 +15,7 @@ from gdbheap.sampling.curves import Extent
 __all__ = ["page"]
 
 TITLE = "Memory over time"
-# The colours with the same names, on a dark background.
+# The colours of PALETTE for a dark background, by the same names.
 DARK = {
     "ink": "#e6edf3", "grid": "#30363d", "rss": "#9da7b1", "system": "#6cb6ff", "in_use": "#6bc46d",
     "pool_bytes": "#dcbdfb", "pool_used": "#fc8dc7", "mark": "#f69d50",

@@ -44,11 +44,11 @@ __all__ = [
 ]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# The JSON names of the types that JSON has too.
+# JSON's names for the types that JSON and Python have in common.
 PLAIN = {int: "integer", float: "number", str: "string", bool: "boolean", type(None): "null", dict: "object"}
 LISTS = (list, tuple, Sequence)
 TARGETS = ("target", "targets")
-LEFT_OUT = "how many items of the list before it were left out; only where some were, in records of others"
+LEFT_OUT = "how many items were left out of the list that the key names; the key exists only if some were left out"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,7 +207,7 @@ def _named(found: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _either(document: dict[str, Any], refusal: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a document that is either an answer or an error: it allows the keys of both, and requires
-    those of one."""
+    the keys of one of them."""
     needed = {key: document.pop(key) for key in ("required", "oneOf")}
     properties = {**document["properties"], "error": refusal["properties"]["error"]}
     both = {**document, "properties": properties}

@@ -34,7 +34,7 @@ def picture(answer: HeapMap, title: str) -> str:
 
 
 def document(title: str, cell: int, body: Iterable[str], at: int) -> str:
-    """Return an SVG document that is ``at`` high, with the title, the legend and the body.
+    """Return an SVG document whose height is ``at``, with the title, the legend and the body.
 
     ``body``: elements, which must begin below the legend; ``cell``: the bytes of one cell.
     """
@@ -81,7 +81,8 @@ def _row(cells: list[Cell], at: int) -> Iterator[str]:
 
 
 def bars(x: float, top: int, width: float, filled: Sequence[int]) -> Iterator[str]:
-    """Yield the parts of one bar from below. ``filled``: how many eighths of the bar each kind takes."""
+    """Yield the parts of one bar, beginning with the lowest. ``filled``: how many eighths of the bar each kind
+    takes."""
     bottom = top + CELL_HEIGHT
     for kind, steps in zip(KINDS, filled):
         height = steps * CELL_HEIGHT // STEPS

@@ -1,5 +1,5 @@
-"""Convert answers with sizes to stacks with weights, for programs that draw stacks. A frame is a line, an owner or an
-object, and as wide as its bytes."""
+"""Convert answers with sizes to stacks with weights, for programs that draw stacks. A frame stands for a line, an owner
+or an object, and its width for the bytes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["contexts_tree", "ledger_tree", "owners_tree", "retained_tree", "samp
 FREE = "free"
 OTHERS = "others"
 DEEPER = StackFrame("deeper levels", "", None, USED)
-# The most frames of one stack, even for a large tree at least so many, and the most frames of all stacks together.
-# There are limits because a forged process can have chains of any length.
+# The most frames of one stack; how many of them a stack may have even in a large tree; and the most frames of all
+# stacks together. There are limits because a forged process can have chains of any length.
 MOST_LEVELS, LEAST_LEVELS, MOST_FRAMES = 100, 8, 1 << 21
 
 

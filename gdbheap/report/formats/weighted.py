@@ -45,8 +45,8 @@ def folded(stacks: Sequence[Weighted]) -> str:
 def speedscope(stacks: Sequence[Weighted], title: str, unit: str = "bytes", counts: str = "call") -> str:
     """Return a JSON document that speedscope.app opens.
 
-    It contains a profile of the weights, and a second one of the counts if there are any. ``counts``: what is counted,
-    in the singular.
+    It contains a profile of the weights, and a second one of the counts if there are any. ``counts``: the noun, in the
+    singular, for what is counted.
     """
     numbers: dict[StackFrame, int] = {}
     samples = [[numbers.setdefault(frame, len(numbers)) for frame in frames] for frames, _weight, _calls in stacks]

@@ -56,41 +56,48 @@ def holes_section(holes: Asked[Holes], pins: Asked[Pins], most: int, style: Styl
         for hole in found.rows
     ]  # fmt: skip
     total = ("total", found.bytes, found.resident, "", "", "", "")
-    told = sentence(found, style, found.minimum) if found.count else f"No hole of {style.bytes(found.minimum)} or more."
+    none = f"There is no hole of {style.bytes(found.minimum)} or more."
+    told = sentence(found, style, found.minimum) if found.count else none
     body = paragraph(told) + table("holes-table", "Holes, the largest first", HOLES, rows, most, total, found.count)
     return Section("holes", title, body + _pins(pins, most, style))
 
 
 def _pins(asked: Asked[Pins], most: int, style: Style) -> str:
     if asked.answer is None:
-        return paragraph(f"What pins pages is not known: {asked.why}.", "why")
+        return paragraph(f"It is unknown which blocks pin pages: {asked.why}.", "why")
     found = asked.answer
     if not any(row.groups for row in found.sums):
-        return paragraph("No pinned pages: no few blocks keep a page or more from going back.")
+        return paragraph("No pinned pages: no small group of blocks keeps a page or more from being returned.")
     rows = [(pin.address, pin.would_free, pin.blocks, pin.size, pin.allocator, pin.what) for pin in found.rows]
     kinds = [(row.what, row.allocator, row.blocks, row.bytes, row.groups, row.would_free) for row in found.by_kind]
     count = sum(row.groups for row in found.sums)
     body = listed([conclusion(found, style), *sentences(found, style)]) + table(
-        "pins-kinds", "What the pins are", KINDS, kinds, most
+        "pins-kinds", "Blocks that pin pages, by kind", KINDS, kinds, most
     )
     return body + details(
-        "Each pin", table("pins-table", "Pins, what keeps the most first", PINS, rows, most, None, count)
+        "All pins, one by one",
+        table("pins-table", "Pins, those that keep the most memory first", PINS, rows, most, None, count),
     )
 
 
 def arenas_section(asked: Asked[Arenas], most: int) -> Section:
     """Return the section of arenas, with the figures that malloc_stats() has, and of the threads' caches."""
-    title = "Arenas of malloc"
+    title = "malloc's arenas"
     if asked.answer is None:
         return refused("arenas", title, asked.why)
     found = asked.answer
     names = [column.key for column in ARENAS[1:]]
     rows = [(arena_text(arena.index), *(getattr(arena, name) for name in names)) for arena in found.arenas]
-    mapped = f"{found.mmapped.count:,} chunks with a mapping of their own have {Style().bytes(found.mmapped.bytes)}."
+    mapped = f"{found.mmapped.count:,} chunks with their own mapping have {Style().bytes(found.mmapped.bytes)}."
     total = ("total", "", found.total.system, found.total.in_use, "", "", "", "", "", "")
     caches = [(str(one.tid), one.name, arena_text(one.arena), one.chunks, one.bytes) for one in found.threads]
     body = table(
-        "arenas-table", "As malloc_stats() counts; the total has what is mmapped too", ARENAS, rows, most, total
+        "arenas-table",
+        "Figures as in malloc_stats(); the total includes chunks with their own mapping",
+        ARENAS,
+        rows,
+        most,
+        total,
     )
     body += paragraph(mapped)
-    return Section("arenas", title, body + table("arenas-caches", "Caches of threads", CACHES, caches, most))
+    return Section("arenas", title, body + table("arenas-caches", "Thread caches", CACHES, caches, most))

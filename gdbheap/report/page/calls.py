@@ -39,7 +39,7 @@ KINDS = (
 CALLS = (Column("kind", "call"), Column("calls", "calls", COUNT))
 MOMENTS = (
     Column("moment", "in use"), Column("call", "after call", COUNT), Column("seconds", "seconds"),
-    Column("count", "blocks", COUNT), Column("bytes", "asked for", SIZE), Column("usable", "usable", SIZE),
+    Column("count", "blocks", COUNT), Column("bytes", "requested", SIZE), Column("usable", "usable", SIZE),
 )  # fmt: skip
 SIZES = (
     Column("from", "size", COUNT), Column("to", "below", COUNT), Column("calls", "calls", COUNT),
@@ -62,14 +62,15 @@ def calls_page(found: CallStats, stacks: CallStacks | None, why: str) -> bytes:
     found = printable_record(found)
     program = file_name(found.exe) or "an unknown program"
     title = f"Calls of process {found.pid} ({program})"
-    began = f"Recorded from {moment(stacks.began / 1e9)} on. " if stacks is not None else ""
+    began = f"The recording began at {moment(stacks.began / 1e9)}. " if stacks is not None else ""
     said = (
         f"{began}{counted(found.calls.all, 'call')} in {counted(found.threads, 'thread')} and {found.seconds:,.2f} s."
     )
     style, peak = Style(), found.peak
     lead = (
-        f"At most {style.bytes(peak.bytes)} in {counted(peak.count, 'block')} was in use, after call {peak.call:,}; at "
-        f"the end {style.bytes(found.live.bytes)} in {counted(found.live.count, 'block')}."
+        f"At the peak, after call {peak.call:,}, {style.bytes(peak.bytes)} in {counted(peak.count, 'block')} were in "
+        "use; "
+        f"at the end, {style.bytes(found.live.bytes)} in {counted(found.live.count, 'block')}."
     )
     first = f'<p class="lead">{safe(lead, 1000)}</p>\n{"".join(map(paragraph, told_of_calls(found, style)))}'
     colours = flame_style(COLOURS, GROUNDS) + curves_style(GROUNDS)
@@ -77,19 +78,19 @@ def calls_page(found: CallStats, stacks: CallStacks | None, why: str) -> bytes:
 
 
 def _sections(found: CallStats, stacks: CallStacks | None, why: str, most: int) -> Iterator[Section]:
-    yield _stacks(stacks, most) if stacks is not None else refused("stacks", "Who allocated it", why)
+    yield _stacks(stacks, most) if stacks is not None else refused("stacks", "What allocated the memory", why)
     yield Section(
-        "curves", "In use, over calls and over time", f"<figure>{curves_part(found)}</figure>\n{_moments(found)}"
+        "curves", "Memory in use, over calls and over time", f"<figure>{curves_part(found)}</figure>\n{_moments(found)}"
     )
     kinds = [(kind, getattr(found.calls, kind)) for kind in KINDS if getattr(found.calls, kind)]
     yield Section("kinds", "Calls", table("kinds-table", "Calls by kind", CALLS, kinds, most))
     by_bytes = sorted(found.sizes, key=lambda row: -row.bytes)
     rows = [(row.start, row.end, row.calls, row.bytes, row.live_blocks, row.live_bytes) for row in by_bytes]
-    yield Section("sizes", "Sizes", table("sizes-table", "What was asked for, the most bytes first", SIZES, rows, most))
+    yield Section("sizes", "Sizes", table("sizes-table", "Requested sizes, the most bytes first", SIZES, rows, most))
     spans = [(span.start, span.end, span.blocks) for span in found.lifetimes.by_calls]
     lives = table(
         "lives-table",
-        "How many calls released blocks lived",
+        "Lifetimes of released blocks, in calls",
         LIVES,
         spans,
         most,
@@ -105,12 +106,12 @@ def _moments(found: CallStats) -> str:
     ]
     live = found.live
     rows.append(("at the end", found.calls.all, f"{found.seconds:.2f}", live.count, live.bytes, live.usable))
-    return table("moments-table", "What was in use", MOMENTS, rows, len(rows))
+    return table("moments-table", "Memory in use", MOMENTS, rows, len(rows))
 
 
 def _stacks(found: CallStacks, most: int) -> Section:
     rows = [(tuple(stack.frames), stack.bytes, stack.blocks) for stack in found.rows if stack.bytes > 0]
-    picture = flame_part(rows, f"What was in use after call {found.call:,}, by stack", ALLOCATED)
+    picture = flame_part(rows, f"Memory in use after call {found.call:,}, by stack", ALLOCATED)
     sites = [
         (label(site.frame) if site.frame else NO_STACK, site.frame.file if site.frame else "", site.bytes, site.blocks,
          site.allocated_bytes, site.allocated_blocks)
@@ -122,7 +123,8 @@ def _stacks(found: CallStacks, most: int) -> Section:
     estimate = (
         ""
         if found.mean <= 1
-        else f" Stacks were sampled: the figures are estimates from {found.sampled_blocks:,} blocks."
+        else f" Only a sample of the stacks was recorded: the figures are estimates from {found.sampled_blocks:,} "
+        "blocks."
     )
     body = paragraph(about + estimate) + f"<figure>{picture}</figure>\n"
     return Section("stacks", "Who allocated it", body + table("sites-table", "Innermost lines", SITES, sites, most))

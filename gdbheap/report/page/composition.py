@@ -1,7 +1,7 @@
 """The page's section that shows resident memory by allocator, arena, state and type, as a table. If residency is
 unknown, it shows the address space.
 
-A row has a path. All names of the path except the last are those of ledger lines.
+A row has a path. All names of the path except the last are names of ledger lines.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["NO_OBJECT", "composition_section"]
 
 COLUMNS = (
-    Column("stack", "what, from the outside in"), Column("blocks", "blocks", COUNT), Column("bytes", "bytes", SIZE),
+    Column("stack", "part, outermost first"), Column("blocks", "blocks", COUNT), Column("bytes", "bytes", SIZE),
 )  # fmt: skip
 MAX_ROWS = 50
 
@@ -32,17 +32,19 @@ def composition_section(found: Overview, most: int) -> Section:
     title = f"From {what} down to types"
     stacks = list(composition(found.ledger, found.map.answer, found.places.answer))
     if not stacks:
-        return refused("composition", title, "nothing is known of this memory")
+        return refused("composition", title, "nothing is known about this memory")
     rows = [
         (" > ".join(frame.name for frame in frames), _blocks(frames, blocks), weight)
         for frames, weight, blocks in sorted(stacks, key=lambda stack: -stack[1])
         if weight
     ]
-    told = "" if known else "Which of it is resident is not known. "
+    told = "" if known else "It is unknown how much of the address space is resident. "
     if found.places.answer is None:
         told += f"Types are missing: {found.places.why}."
     total = ("total", "", sum(weight for _frames, weight, _blocks in stacks))
-    cells = table("composition-cells", "The innermost parts", COLUMNS, rows, min(most, MAX_ROWS), total)
+    cells = table(
+        "composition-cells", "The innermost parts, the largest first", COLUMNS, rows, min(most, MAX_ROWS), total
+    )
     body = paragraph(told.rstrip()) + details("By allocator, arena, state and type", cells)
     return Section("composition", title, body)
 

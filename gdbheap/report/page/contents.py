@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["owners_section", "retained_section", "types_section"]
 
-TYPES, RETAINED, OWNERS = "Types", "What would free the most if it went", "Who holds what is in use"
+TYPES, RETAINED, OWNERS = "Types", "Objects that retain the most memory", "Holders of the memory in use"
 SHOWN_PARTS = 3
-AT_LEAST = ": at least so much"
+AT_LEAST = " (the figures are lower limits)"
 OBJECTS = (
     Column("type", "type"), Column("count", "count", COUNT), Column("bytes", "objects", SIZE),
     Column("buffers", "buffers", SIZE), Column("together", "together", SIZE), Column("retained", "retained", SIZE),
@@ -32,11 +32,11 @@ KINDS = (Column("type", "what the blocks are"), Column("count", "blocks", COUNT)
 UNKNOWN = (Column("address", "address", ADDRESS), Column("size", "size", SIZE), Column("looks", "looks like"))
 KEPT = (
     Column("type", "type"), Column("address", "address", ADDRESS), Column("count", "count", COUNT),
-    Column("bytes", "own blocks", SIZE), Column("retained", "retained", SIZE), Column("path", "held at"),
+    Column("bytes", "own blocks", SIZE), Column("retained", "retained", SIZE), Column("path", "path"),
 )  # fmt: skip
 HELD = (
-    Column("path", "who"), Column("bytes", "holds", SIZE), Column("blocks", "blocks", COUNT), Column("what", "of what"),
-    Column("expression", "path"),
+    Column("path", "holder"), Column("bytes", "bytes", SIZE), Column("blocks", "blocks", COUNT),
+    Column("what", "contents"), Column("expression", "path"),
 )  # fmt: skip
 SINGLE = (
     Column("what", "what"), Column("address", "address", ADDRESS), Column("size", "size", SIZE),
@@ -61,20 +61,20 @@ def _objects(found: PyObjects, by_type: Asked[Retained], most: int, style: Style
     ]
     total = found.total
     sums = ("total", total.count, total.own, total.buffers, total.own + total.buffers, "")
-    why = f"What they retain is not known: {by_type.why}." if by_type.answer is None else ""
+    why = f"It is unknown what the types retain: {by_type.why}." if by_type.answer is None else ""
     body = "".join(map(paragraph, sentences(found, style))) + paragraph(why, "why")
-    body += table("types-table", "Types, what holds the most first", OBJECTS, rows, most, sums)
+    body += table("types-table", "Types, those with the most bytes first", OBJECTS, rows, most, sums)
     unknown = [(block.address, block.size, block.look) for block in found.unidentified]
     return Section(
-        "types", TYPES, body + table("types-unknown", "The largest blocks that are not known", UNKNOWN, unknown, most)
+        "types", TYPES, body + table("types-unknown", "The largest unidentified blocks", UNKNOWN, unknown, most)
     )
 
 
 def _kinds(found: BlockKinds, most: int) -> Section:
     rows = [(row.type, row.count, row.bytes) for row in found.rows]
     rest = found.unclassified
-    told = f"{count_text(rest.count)} of {count_text(found.total.count)} blocks in use are of no kind that can be told."
-    total = ("total, with what is not known", found.total.count, found.total.bytes)
+    told = f"{count_text(rest.count)} of {count_text(found.total.count)} blocks in use are of unknown kind."
+    total = ("total, including unknown kinds", found.total.count, found.total.bytes)
     body = paragraph(told) + table("types-table", "Kinds of blocks in use", KINDS, rows, most, total)
     return Section("types", TYPES, body)
 
@@ -85,7 +85,7 @@ def retained_section(asked: Asked[Retained], most: int) -> Section:
         return refused("retained", RETAINED, asked.why)
     found = asked.answer
     rows = [(row.type, row.address, row.count, row.own, row.retained, held_at(row)) for row in found.rows]
-    title = "What is kept alive by one alone" + (AT_LEAST if found.not_examined else "")
+    title = "Memory that one object alone keeps alive" + (AT_LEAST if found.not_examined else "")
     body = table("retained-table", title, KEPT, rows, most) + _rest(found)
     return Section("retained", RETAINED, body or paragraph("Nothing retains more than its own block."))
 
@@ -99,8 +99,8 @@ def owners_section(asked: Asked[Owners], most: int) -> Section:
         return Section("owners", OWNERS, _rest(found))
     if not found.groups:
         rows = [(row.what, row.address, row.size, row.type, row.path or row.chain) for row in found.owners]
-        body = table("owners-table", "Large blocks, one by one", SINGLE, rows, most, None, found.count)
-        return Section("owners", OWNERS, body or paragraph("No used block is large."))
+        body = table("owners-table", "Large blocks, one row for each", SINGLE, rows, most, None, found.count)
+        return Section("owners", OWNERS, body or paragraph("There is no large used block."))
     groups = [(row.root, row.bytes, row.count, _parts(row), row.path) for row in found.groups]
     total = ("total", found.bytes, found.count, "", "")
     title = "Holders, the largest first" + (AT_LEAST if found.not_examined else "")

@@ -34,7 +34,7 @@ SIZES = (
 )  # fmt: skip
 BLOCKS = (
     Column("type", "type"), Column("size", "size", SIZE), Column("new", "came", COUNT), Column("gone", "went", COUNT),
-    Column("kept", "still there", COUNT), Column("holders", "most of them held by"),
+    Column("kept", "still there", COUNT), Column("holders", "holder of most"),
 )  # fmt: skip
 OWNERS = (
     Column("type", "type"), Column("address", "address", ADDRESS), Column("retained", "retained", SIGNED),
@@ -79,11 +79,11 @@ def _sections(answer: Difference, most: int) -> Iterator[Section]:
     yield Section("looks", "The snapshots", _curve(answer) + _looks(answer, most))
     parts = (
         ("changed-holders", "Holders", _holders(answer, most)),
-        ("trend", "What only rose", _trend(answer, most)),
+        ("trend", "Figures that only rose", _trend(answer, most)),
         ("changed", "The ledger", _lines(answer, most) or paragraph("No line of the ledger changed.")),
         ("changed-types", "Types", _types(answer, most)),
-        ("changed-blocks", "Blocks that came and went", _blocks(answer, most)),
-        ("changed-owners", "What is kept alive by one alone", _owners(answer, most)),
+        ("changed-blocks", "New blocks and blocks that are gone", _blocks(answer, most)),
+        ("changed-owners", "Memory that one object alone keeps alive", _owners(answer, most)),
         ("changed-sizes", "Blocks by size", _sizes(answer, most)),
         ("changed-arenas", "Arenas", _arenas(answer, most)),
         ("changed-holes", "Holes that are new or gone", _holes(answer, most)),
@@ -99,7 +99,7 @@ def _looks(answer: Difference, most: int) -> str:
         (str(number), moment(look.time), name_of(look.target), look.rss)
         for number, look in enumerate(answer.compared, 1)
     ]
-    return table("looks-table", "What was compared", LOOKS, rows, most)
+    return table("looks-table", "The compared snapshots", LOOKS, rows, most)
 
 
 def _curve(answer: Difference) -> str:
@@ -127,7 +127,7 @@ def _with_looks(columns: Sequence[Column], answer: Difference) -> list[Column]:
 
 def _holders(answer: Difference, most: int) -> str:
     rows = [(row.path, now_text(row), row.bytes, *row.looks) for row in answer.holders or []]
-    title = "Holders of what is in use, what grew the most first"
+    title = "Holders of the memory in use, those that grew the most first"
     return table("changed-holders-table", title, _with_looks(HOLDERS, answer), rows, most)
 
 
@@ -140,7 +140,7 @@ def _lines(answer: Difference, most: int) -> str:
 
 def _types(answer: Difference, most: int) -> str:
     rows = [(row.type, row.count, row.own, row.buffers, row.bytes, *row.looks) for row in answer.types]
-    return table("changed-types-table", "Types, what grew the most first", _with_looks(TYPES, answer), rows, most)
+    return table("changed-types-table", "Types, those that grew the most first", _with_looks(TYPES, answer), rows, most)
 
 
 def _sizes(answer: Difference, most: int) -> str:
@@ -153,19 +153,19 @@ def _blocks(answer: Difference, most: int) -> str:
         (row.type or "(no object)", row.size, row.new, row.gone, row.still_there, holder_text(row))
         for row in answer.block_changes or []
     ]
-    return table("changed-blocks-table", "By type and size", BLOCKS, rows, most)
+    return table("changed-blocks-table", "Changed blocks, by type and size", BLOCKS, rows, most)
 
 
 def _owners(answer: Difference, most: int) -> str:
     rows = [(row.type, row.address, row.retained, row.state, owner_text(row), *row.looks) for row in answer.owners]
-    return table("changed-owners-table", "What objects retain", _with_looks(OWNERS, answer), rows, most)
+    return table("changed-owners-table", "Memory that objects retain", _with_looks(OWNERS, answer), rows, most)
 
 
 def _arenas(answer: Difference, most: int) -> str:
     rows = [
         (arena_text(row.index), row.address, row.system, row.in_use, row.top, row.state) for row in answer.arena_changes
     ]
-    return table("changed-arenas-table", "Arenas of malloc", ARENAS, rows, most)
+    return table("changed-arenas-table", "malloc's arenas", ARENAS, rows, most)
 
 
 def _holes(answer: Difference, most: int) -> str:
@@ -177,9 +177,11 @@ def _holes(answer: Difference, most: int) -> str:
 
 def _findings(answer: Difference, most: int) -> str:
     rows = [(row.id, row.state, row.bytes) for row in answer.findings]
-    return table("changed-findings-table", "What the advice is worth", FINDINGS, rows, most)
+    return table("changed-findings-table", "How much following the advice would save", FINDINGS, rows, most)
 
 
 def _trend(answer: Difference, most: int) -> str:
     rows = [(row.name, row.kind, round(row.rate * HOUR), *row.looks) for row in answer.trend]
-    return table("trend-table", "What rose from each snapshot to the next", _with_looks(TREND, answer), rows, most)
+    return table(
+        "trend-table", "Figures that never fell from one snapshot to the next", _with_looks(TREND, answer), rows, most
+    )

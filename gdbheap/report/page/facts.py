@@ -29,7 +29,7 @@ DAMAGE = (
 
 def facts_section(asked: Asked[Info], most: int) -> Section:
     """Return the section of all facts with their sources."""
-    title = "What this rests on"
+    title = "Facts on which this report is based"
     if asked.answer is None:
         return refused("facts", title, asked.why)
     facts = asked.answer.rows
@@ -42,4 +42,4 @@ def facts_section(asked: Asked[Info], most: int) -> Section:
 def damage_section(damage: Sequence[Damage], most: int) -> Section:
     """Return the section of damage: the places where an allocator's data is not as the allocator leaves it."""
     rows = [(place.address, place.what, place.expected, place.found) for place in damage]
-    return Section("damage", "Damage", table("damage-table", "What is not as it must be", DAMAGE, rows, most))
+    return Section("damage", "Damage", table("damage-table", "Damaged places in the heap", DAMAGE, rows, most))

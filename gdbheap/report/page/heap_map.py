@@ -1,7 +1,7 @@
 """The page's section with the heap as a picture: each range of address space in cells, coloured by state or by type.
 
-A cell may stand for several of the finest cells. The page's script shows those of the chosen cell; the page contains
-them as two strings for each range.
+A cell may stand for several of the finest cells. When a cell is chosen, the page's script shows its finest cells. The
+page contains the finest cells as two strings for each range.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 __all__ = ["map_section"]
 
-ID, TITLE = "map", "The heap, place by place"
+ID, TITLE = "map", "Map of the heap"
 ACROSS, CELL_WIDTH, CELL_HEIGHT, LINE = 128, 8, 14, 18
 # The most cells in the picture; the most ranges that have a line of their own; the most ranges in the picture; the most
 # bytes of the finest cells. If there are more than ALONE ranges, only arenas and ranges that are larger than a 64th of
 # the whole have a line of their own.
 CELLS, ALONE, STRETCHES, DATA, LARGE_SHARE = 1500, 24, 1500, 256 << 10, 64
-# At most about this many of the finest cells are merged into one.
+# At most about this many of the finest cells are merged into one cell.
 COARSEST = 10_000
 KINDS = tuple(LOOKS)
 NOTHING, NO_OBJECT = 0, 1
-NAMES = ("no block in use", "buffers and other blocks that are no objects")
+NAMES = ("no block in use", "buffers and other blocks without an object")
 # If at least a tenth of the resident memory is free, each range is drawn separately. Otherwise each allocator has a
 # row, if it has at least a hundredth of the whole.
 FREE_SHARE, SMALL_SHARE = 10, 100
 KIND_NAMES = {"mmapped": "large blocks (mmap)", "other": "other memory"}
-# So many types have a colour of their own.
+# The number of types that have a colour of their own.
 COLOURED = 8
 OTHER = len(NAMES) + COLOURED
 
@@ -49,7 +49,7 @@ OTHER = len(NAMES) + COLOURED
 class _Place:
     """One or more adjacent finest cells.
 
-    ``first``: the number of the first one in its range; ``count``: how many they are; ``start``, ``end``: their
+    ``first``: the number of the first one in its range; ``count``: the number of cells; ``start``, ``end``: their
     addresses; ``kind``, ``type``: the state and the type of most of this memory.
     """
 
@@ -87,26 +87,30 @@ def map_section(found: Overview) -> Section:
     if answer is None:
         return refused(ID, TITLE, found.map.why)
     if not answer.rows:
-        return refused(ID, TITLE, "nothing that an allocator could have mapped is there to draw")
+        return refused(ID, TITLE, "the process has no memory that an allocator could have mapped")
     names, numbers = _types(found)
     stretches = _stretches(answer.rows, _by_cell(found), numbers)
     shown = sorted(stretches, key=lambda one: one.group.start - one.group.end)[:STRETCHES]
     if _is_in_use(found):
         blocks, small = _by_allocator(shown)
-        told = ["A row has all memory of an allocator; the pointer, or the arrow keys, say what a cell is.", small]
-        told.append(f"Enter shows its parts, of {size_text(answer.cell)} each.")
+        told = [
+            "Each row shows all memory of one allocator. Point to a cell, or use the arrow keys, to see what it "
+            "contains.",
+            small,
+        ]
+        told.append(f"The Enter key shows the parts of the cell, of {size_text(answer.cell)} each.")
     else:
         step = 1
         while sum(len(one.places) for one in shown) > CELLS * step:
             step *= 2
         blocks = [_Block(title, numbers, step) for title, numbers in _blocks(shown)]
         told = [
-            f"A cell is {size_text(answer.cell * step)} of address space; "
-            "the pointer, or the arrow keys, say what it is.",
-            f"Enter shows its parts, of {size_text(answer.cell)} each." if step > 1 else "",
+            f"Each cell stands for {size_text(answer.cell * step)} of address space. "
+            "Point to a cell, or use the arrow keys, to see what it contains.",
+            f"The Enter key shows the parts of the cell, of {size_text(answer.cell)} each." if step > 1 else "",
         ]
     left = len(stretches) - len(shown)
-    more = f"{counted(left, 'smaller stretch is', 'smaller stretches are')} not drawn." if left else ""
+    more = f"{counted(left, 'smaller area is', 'smaller areas are')} not drawn." if left else ""
     body = [
         paragraph(" ".join(filter(None, told))),
         '<div class="map">\n',
@@ -196,7 +200,7 @@ def _key(kind: str, text: str) -> str:
 
 
 def _is_in_use(found: Overview) -> bool:
-    """Return whether so little of the resident memory is free that it does not matter where it is."""
+    """Return whether so little of the resident memory is free that it does not matter where the free memory is."""
     told = found.ledger.summary
     if told is None or told.used_resident is None or told.free_resident is None:
         return False
@@ -204,8 +208,8 @@ def _is_in_use(found: Overview) -> bool:
 
 
 def _by_allocator(shown: Sequence[_Stretch]) -> tuple[list[_Block], str]:
-    """Return one row for each allocator, and a sentence that names allocators below the SMALL_SHARE, which are not
-    drawn."""
+    """Return one row for each allocator, and a sentence that names the allocators that are not drawn, because their
+    share is below SMALL_SHARE."""
     numbers: dict[str, list[int]] = {}
     for number in sorted(range(len(shown)), key=lambda number: shown[number].group.start):
         numbers.setdefault(shown[number].group.kind, []).append(number)
@@ -223,7 +227,7 @@ def _by_allocator(shown: Sequence[_Stretch]) -> tuple[list[_Block], str]:
             step *= 2
             own = own if step <= COARSEST else own[: ACROSS // 2]
         blocks.append(_Block(f"{KIND_NAMES.get(kind, kind)}: {_sizes(groups)}", sorted(own), step))
-    told = f"{', '.join(small)}: less than 1 %, not drawn." if small else ""
+    told = f"{', '.join(small)}: less than 1 % of the memory, not drawn." if small else ""
     return blocks, told
 
 
@@ -244,7 +248,7 @@ def _picture(shown: Sequence[_Stretch], blocks: Sequence[_Block], names: Sequenc
             at += CELL_HEIGHT + 2
         at += LINE // 3
     width = ACROSS * CELL_WIDTH
-    told = f"The heap in {counted(len(shown), 'stretch', 'stretches')} of address space"
+    told = f"The heap in {counted(len(shown), 'area')} of address space"
     head = f'<svg class="cells picture" viewBox="0 0 {width} {at}" width="{width}" role="img" aria-label="{told}">'
     return "\n".join([f"<figure>{head}", *body, "</svg></figure>\n"])
 
@@ -262,7 +266,7 @@ def _blocks(shown: Sequence[_Stretch]) -> Iterator[tuple[str, list[int]]]:
         else:
             others.setdefault(group.name, []).append(number)
     for name, numbers in others.items():
-        smaller = counted(len(numbers), "smaller stretch", "smaller stretches")
+        smaller = counted(len(numbers), "smaller area")
         yield f"{name}, {smaller}: {_sizes([shown[number].group for number in numbers])}", numbers
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["holders_section"]
 
-ID, TITLE = "holders", "Who holds the memory"
+ID, TITLE = "holders", "Holders of the memory"
 COLUMNS = Column("share", "% of RSS", SHARE), Column("what", "what it is")
 
 
@@ -26,7 +26,7 @@ def holders_section(found: Overview, most: int) -> Section:
     ledger = found.ledger
     stacks = _stacks(found)
     if not stacks:
-        return refused(ID, TITLE, "nothing is known of this memory")
+        return refused(ID, TITLE, "nothing is known about this memory")
     rss = ledger.rss.bytes or 0
     # Show resident bytes only if they are known for all rows: otherwise the column would not fit the shares.
     is_resident = all(row.resident is not None for row in ledger.holders)
@@ -36,10 +36,10 @@ def holders_section(found: Overview, most: int) -> Section:
         for row in ledger.holders
     ]  # fmt: skip
     columns = Column("path", "held by"), Column("bytes", "resident" if is_resident else "in use", SIZE), *COLUMNS
-    body = table("holders-table", "The largest holders of what is in use", columns, rows, most)
+    body = table("holders-table", "The largest holders of the memory in use", columns, rows, most)
     what = "Resident memory" if ledger.rss.bytes is not None else "The address space"
-    picture = flame_part(stacks, f"{what} by who holds it", MEMORY)
-    told = f"{what} by who holds it: a cell is as wide as its bytes, and is a part of the one above it."
+    picture = flame_part(stacks, f"{what}, by holder", MEMORY)
+    told = f"{what}, by holder: the width of a cell shows its bytes, and each cell is a part of the cell above it."
     return Section(ID, TITLE, f"{paragraph(_none(found))}{body}{paragraph(told)}<figure>{picture}</figure>\n")
 
 
@@ -51,13 +51,13 @@ def _stacks(found: Overview) -> list[Weighted]:
 
 
 def _none(found: Overview) -> str:
-    """Return the sentence that says why no holder is listed; "" if one is."""
+    """Return the sentence that says why no holder is listed; "" if a holder is listed."""
     ledger = found.ledger
     if ledger.holders:
         return ""
     if ledger.not_looked is not None:
         blocks = count_text(ledger.not_looked)
-        return f"Nobody looked for holders among {blocks} blocks in use: --owners does."
+        return f"There are {blocks} blocks in use, too many to look for holders by default: --owners looks for them."
     if found.holders is None:
-        return f"Holders are not known: {found.owners.why or 'nobody looked for them'}."
-    return "No holder has 5 % of RSS."
+        return f"The holders are unknown: {found.owners.why or 'gdbheap did not look for them'}."
+    return "No holder has 5 % of RSS or more."

@@ -18,7 +18,7 @@ __all__ = [
 
 SIZE, SIGNED, COUNT, ADDRESS, SHARE, TEXT = "size", "signed", "count", "address", "share", "text"
 LONGEST = 300
-# So many parts of a bar have a colour of their own. All further parts have the last colour.
+# The number of parts of a bar that have a colour of their own. All further parts have the last colour.
 FILLS = 8
 
 TableRow = Sequence[Any]
@@ -70,13 +70,13 @@ def details(summary: str, body: str, opened: bool = False) -> str:
 
 def refused(id: str, title: str, why: str) -> Section:
     """Return a section that only says why it has no content."""
-    return Section(id, title, paragraph(f"Not here: {why}.".replace("..", "."), "why"), why)
+    return Section(id, title, paragraph(f"This section is missing: {why}.".replace("..", "."), "why"), why)
 
 
 def told(value: Any, kind: str) -> str:
     """Return a value as text for people."""
     if value is None:
-        # An empty address means that the row stands for several things; an empty text that there is none.
+        # An empty address means that the row stands for several things; an empty text means that there is no text.
         return "" if kind in (TEXT, ADDRESS) else UNKNOWN
     if kind == SIZE:
         return size_text(value)
@@ -123,7 +123,8 @@ def table(
 def bar(parts: Sequence[tuple[str, int]], told: str) -> str:
     """Return one bar over the full width; "" if all sizes are 0.
 
-    ``parts``: of each part, the text under the pointer and the size. ``told``: a description of the whole bar.
+    ``parts``: for each part of the bar, the text under the pointer and the size. ``told``: a description of the whole
+    bar.
     """
     whole, at, drawn = sum(size for _text, size in parts), 0, []
     for place, (text, size) in enumerate(parts):

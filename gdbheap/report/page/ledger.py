@@ -71,4 +71,6 @@ def _table(answer: Ledger, most: int) -> str:
          line.whole, line.swapped, line.virtual, line.state)
         for line in answer.ledger
     ]  # fmt: skip
-    return table("ledger-lines", "Every line of the ledger; children add up to their parent", COLUMNS, rows, most)
+    return table(
+        "ledger-lines", "Every line of the ledger; the lines below a parent line add up to it", COLUMNS, rows, most
+    )

@@ -28,13 +28,13 @@ __all__ = ["processes_page"]
 PROCESSES = (
     Column("pid", "pid"), Column("program", "program"), Column("rss", "RSS", SIZE), Column("pss", "PSS", SIZE),
     Column("uss", "USS", SIZE), Column("swap", "swap", SIZE), Column("in_use", "in use", SIZE),
-    Column("free", "free", SIZE), Column("trim", "trim gives", SIZE), Column("kept", "kept", SIZE),
+    Column("free", "free", SIZE), Column("trim", "reclaimable", SIZE), Column("kept", "kept", SIZE),
     Column("finding", "largest finding"), Column("finding_bytes", "worth", SIZE),
 )  # fmt: skip
-WRITTEN = (Column("kind", "by what"), Column("bytes", "bytes", SIZE))
+WRITTEN = (Column("kind", "kind of write"), Column("bytes", "bytes", SIZE))
 TYPES = (
-    Column("type", "type"), Column("objects", "objects", COUNT), Column("bytes", "on pages of", SIZE),
-    Column("alone", "of these with nothing else", SIZE), Column("recounted", "up and down again on", SIZE),
+    Column("type", "type"), Column("objects", "objects", COUNT), Column("bytes", "bytes of pages", SIZE),
+    Column("alone", "only counts changed", SIZE), Column("recounted", "counts changed back", SIZE),
 )  # fmt: skip
 
 
@@ -49,27 +49,30 @@ def processes_page(found: Family, time: float) -> bytes:
     lead = f'<p class="lead">{safe(shared_sentence(found, style), 1000)}</p>\n{verdicts}{advice}'
     notes = [f"Process {member.pid}: {one_line(member.note)}" for member in found.rows if member.note]
     lead += listed(notes, "warnings")
-    return fitted(lambda most: page(title, lead, list(_sections(found, most)), f"Looked at {moment(time)}."))
+    return fitted(
+        lambda most: page(title, lead, list(_sections(found, most)), f"The processes were read at {moment(time)}.")
+    )
 
 
 def _sections(found: Family, most: int) -> Iterator[Section]:
     total = found.total
     sums = ("", "total", total.rss, total.pss, total.uss, total.swapped, "", "", "", "", "", "")
     rows = [_row(member) for member in found.rows]
-    body = _bars(found) + table("processes-table", "Each process, the largest first", PROCESSES, rows, most, sums)
+    body = _bars(found) + table("processes-table", "All processes, the largest first", PROCESSES, rows, most, sums)
     yield Section("processes", "The processes", body)
     if found.written is None:
         return
     written = found.written
     kinds = [(name, size) for name, size in written_kinds(written)]
     told = (
-        f"{size_text(written.shared)} of private pages is still shared since the fork, {size_text(written.unshared)} "
-        f"no longer is, and {size_text(written.not_there)} is new since."
+        f"Of the private pages, {size_text(written.shared)} is still shared since the fork, "
+        f"{size_text(written.unshared)} "
+        f"is no longer shared, and {size_text(written.not_there)} is new since the fork."
     )
     types = [(row.type, row.objects, row.bytes, row.counts_only, row.recounted) for row in found.types]
     body = paragraph(told) + table("written-table", "Pages that are no longer shared", WRITTEN, kinds, most)
-    body += table("written-types", "Whose reference counts have changed", TYPES, types, most)
-    yield Section("written", "By what pages were written", body)
+    body += table("written-types", "Types of objects whose reference counts have changed", TYPES, types, most)
+    yield Section("written", "What wrote to the pages", body)
 
 
 def _row(member: Member) -> tuple[object, ...]:

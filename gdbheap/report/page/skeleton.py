@@ -17,7 +17,7 @@ __all__ = ["LARGEST", "MAX_ROWS", "document", "fitted", "page", "schemes", "scri
 FOLDER = Path(__file__).resolve().parent
 # The most bytes of a page. A browser lays out a page of this size within a second.
 LARGEST = 1 << 20
-# The most rows of a table at first, which are halved while the page is too large; and the least.
+# The most rows of a table. They are halved while the page is too large, but not below the second number.
 MAX_ROWS, LEAST_ROWS = 200, 12
 LIGHT = {
     "ground": "#ffffff", "ink": "#1f2328", "muted": "#57606a", "grid": "#d1d9e0", "raised": "#f6f8fa",
@@ -30,8 +30,8 @@ DARK = {
 
 
 def schemes(light: Mapping[str, str], dark: Mapping[str, str]) -> str:
-    """Return the named colours with their values in the light and in the dark colour scheme. Print uses the light
-    one."""
+    """Return the named colours with their values in the light and in the dark colour scheme. A printed page uses the
+    light one."""
 
     def scheme(palette: Mapping[str, str]) -> str:
         return ":root { " + " ".join(f"--{name}: {colour};" for name, colour in palette.items()) + " }"
@@ -52,7 +52,7 @@ def script_of() -> str:
 
 
 def document(title: str, main: str, style: str = "", script: str = "", has_styled_parts: bool = False) -> bytes:
-    """Return a whole HTML page, encoded. It fetches nothing, and allows no script or style but these.
+    """Return a whole HTML page, encoded. It fetches nothing, and allows only the given style and script.
 
     ``has_styled_parts``: elements of ``main`` have styles of their own, so that the policy must allow all styles.
     """

@@ -37,8 +37,8 @@ __all__ = ["FLAMES", "missing_in", "moment", "name_of", "sections_of", "target_p
 
 # What the answers are called in lines that say which answers are missing.
 TITLES = {
-    "map": "the map of the heap", "holes": "holes", "types": "types", "kept": "what retains the most",
-    "owners": "owners", "threads": "what frames hold", "tasks": "tasks", "arenas": "arenas", "info": "facts",
+    "map": "the map of the heap", "holes": "holes", "types": "types", "kept": "objects that retain the most",
+    "owners": "owners", "threads": "the memory that frames hold", "tasks": "tasks", "arenas": "arenas", "info": "facts",
 }  # fmt: skip
 FLAMES = flame_style(MEMORY.colours, (LIGHT["ground"], DARK["ground"]))
 
@@ -50,7 +50,7 @@ def target_page(found: Overview, style: Style, rows: int = MAX_ROWS) -> bytes:
     """
     # Commands that the ledger's and the names' texts quote are rewritten later, by as_typed.
     found = replace(found, ledger=printable_record(found.ledger), names=printable_record(found.names))
-    said = f"Looked at {moment(found.time)}. {_versions(found.target)}"
+    said = f"The target was read at {moment(found.time)}. {_versions(found.target)}"
     title = title_of(found.ledger.program, found.target)
     return fitted(lambda most: page(title, _lead(found, style), sections_of(found, most, style), said, FLAMES), rows)
 
@@ -77,7 +77,7 @@ def sections_of(found: Overview, most: int, style: Style) -> list[Section]:
 
 
 def title_of(program: str, target: Mapping[str, Any]) -> str:
-    """Return a target's name, as the verdict has it. For an older file, which lacks it, use the name of the
+    """Return a target's name as the verdict has it. For an older file without this name, return the name of the
     executable."""
     exe = str(target.get("exe") or "an unknown program")
     name = program_text(program or exe.rpartition("/")[2], target.get("pid"))
@@ -110,7 +110,9 @@ def _versions(target: Mapping[str, Any]) -> str:
 
 def _lead(found: Overview, style: Style) -> str:
     """Return what comes before the sections: the verdict, the warnings and the main figures."""
-    partial = "This is not whole: something was damaged, cut off, or could not be read." if found.partial else ""
+    partial = (
+        "This report is incomplete: some data was damaged, was cut off, or could not be read." if found.partial else ""
+    )
     return (
         f'<p class="lead">{safe(verdict(found.ledger, style), 1000)}</p>\n'
         f"{paragraph(partial, 'warning')}{listed(map(sentence_of, found.warnings), 'warnings')}{_figures(found)}"
@@ -144,7 +146,7 @@ def _known(found: Overview) -> Iterator[tuple[str, str, int | None]]:
         yield "summary.free_resident", "free and resident", summary.free_resident
         yield "summary.whole", "free, in whole pages", summary.whole
         if summary.returnable is not None:
-            yield "summary.returnable", "malloc_trim(0) gives back", summary.returnable
+            yield "summary.returnable", "returnable by malloc_trim(0)", summary.returnable
 
 
 def missing_in(found: Overview) -> list[str]:

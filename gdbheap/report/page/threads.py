@@ -22,7 +22,7 @@ __all__ = ["tasks_section", "threads_section"]
 
 FRAMES = (
     Column("function", "function"), Column("file", "file"), Column("line", "line", COUNT),
-    Column("size", "variables", SIZE), Column("locals", "the largest of them"),
+    Column("size", "variables", SIZE), Column("locals", "largest variables"),
 )  # fmt: skip
 TASKS = (
     Column("coroutine", "coroutine"), Column("count", "count", COUNT), Column("bytes", "bytes", SIZE),
@@ -33,12 +33,14 @@ SHOWN_LOCALS, SHOWN_FRAMES, SHOWN_STACKS = 5, 30, 40
 
 
 def threads_section(asked: Asked[Threads], lines: Asked[list[ThreadLines]], names: Sequence[ThreadName]) -> Section:
-    """Return the section of threads: the names of all threads, and the frames of those that run Python."""
+    """Return the section of threads: the names of all threads, and the frames of the threads that run Python."""
     body = paragraph(f"{counted(len(names), 'thread')}: {_names(names)}.") if names else ""
     if asked.answer is None and lines.answer is None:
-        return Section("threads", "Threads", body + paragraph(f"Frames are not here: {lines.why}.", "why"), lines.why)
+        return Section(
+            "threads", "Threads", body + paragraph(f"The frames are missing: {lines.why}.", "why"), lines.why
+        )
     if asked.answer is None:
-        body += paragraph(f"What frames hold is not known: {asked.why}.", "why")
+        body += paragraph(f"It is unknown how much memory frames hold: {asked.why}.", "why")
     found: Sequence[PythonThread | ThreadLines] = asked.answer.rows if asked.answer else lines.answer or []
     stacks: dict[tuple[object, ...], list[PythonThread | ThreadLines]] = {}
     for thread in found:
@@ -49,7 +51,9 @@ def threads_section(asked: Asked[Threads], lines: Asked[list[ThreadLines]], name
     body += "".join(_stack(number, threads) for number, threads in enumerate(shown))
     left = len(stacks) - len(shown)
     return Section(
-        "threads", "Threads", body + paragraph(f"{counted(left, 'more stack')} are not shown." if left else "")
+        "threads",
+        "Threads",
+        body + paragraph(f"{counted(left, 'more stack is', 'more stacks are')} not shown." if left else ""),
     )
 
 
@@ -71,7 +75,8 @@ def _stack(number: int, threads: Sequence[PythonThread | ThreadLines]) -> str:
         who = f"{len(threads):,} threads at the same lines, such as {thread_name(first)}"
     title = f"{who}: {counted(len(first.running), 'frame')}"
     if known:
-        title += f", {'keeps' if len(threads) == 1 else 'keep'} {size_text(sum(thread.retained for thread in known))}"
+        size = size_text(sum(thread.retained for thread in known))
+        title += f", {'retains' if len(threads) == 1 else 'retain'} {size}"
     rows = [(frame.function, frame.file, frame.line, *_variables(frame)) for frame in first.running]
     columns = FRAMES if known else FRAMES[:3]
     caption = f"Frames of thread {thread_name(first)}, the innermost first"
@@ -80,7 +85,8 @@ def _stack(number: int, threads: Sequence[PythonThread | ThreadLines]) -> str:
 
 
 def _variables(frame: Running | Line) -> tuple[object, ...]:
-    """Return the cells for a frame's variables: their size, and the largest ones. Empty if variables were not read."""
+    """Return the cells for a frame's variables: the size of all variables, and the largest ones. Empty if variables
+    were not read."""
     if not isinstance(frame, Running):
         return ()
     most = sorted(frame.locals, key=lambda one: -one.size)[:SHOWN_LOCALS]
@@ -100,7 +106,7 @@ def tasks_section(asked: Asked[Tasks], most: int) -> Section:
     total = ("total", sum(found.kinds.values()), found.bytes, "", "", "", "", "")
     body = table(
         "tasks-table",
-        "Those that wait alike, the most numerous first",
+        "Tasks that wait at the same place, the largest groups first",
         TASKS,
         list(map(_task, found.rows)),
         most,

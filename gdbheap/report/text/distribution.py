@@ -23,7 +23,7 @@ ASCII_BAR = "@"
 EIGHTHS = "▏▎▍▌▋▊▉█"
 
 
-def render(rows: Sequence[SizeShare], style: Style, nothing: str = "There was no call.") -> str:
+def render(rows: Sequence[SizeShare], style: Style, nothing: str = "No calls were made.") -> str:
     """Return a row for each power of two, with a bar for its calls, and the total. Return ``nothing`` if there are no
     rows."""
     if not rows:

@@ -83,7 +83,7 @@ def parse_size(text: str) -> int:
         raise ValueError(f"{text!r} is not a size: bytes, or a number with K, M, G or T")
     whole, fraction, suffix = found.group(1), found.group(2) or "", found.group(3).upper()
     if fraction and not suffix:
-        raise ValueError(f"{text!r} is not a size: there are no parts of a byte")
+        raise ValueError(f"{text!r} is not a size: a size must be a whole number of bytes")
     return _bounded(
         text, int(float(whole + fraction) * (1 << SUFFIXES[suffix])) if fraction else int(whole) << SUFFIXES[suffix]
     )
@@ -106,7 +106,7 @@ def parse_duration(text: str) -> float:
         raise ValueError(f"{text!r} is not a duration: seconds, or a number with ms, s, m, h or d")
     seconds = float(found[1]) * SECONDS[found[2]]
     if seconds > MAX_SECONDS:
-        raise ValueError(f"{text!r} is longer than anybody waits")
+        raise ValueError(f"{text!r} is too long a duration")
     return seconds
 
 

@@ -1,5 +1,5 @@
-"""How a report looks: exact or rounded sizes, width, bold headings, a few colours, and the RSS of which shares are
-percentages."""
+"""How a report looks: exact or rounded sizes, width, bold headings, a few colours, and the RSS to which percentages
+refer."""
 
 from __future__ import annotations
 
@@ -82,21 +82,21 @@ class Style:
     def share(self, size: int | None, absent: int = 0) -> str:
         """Return the size of blocks in percent of RSS, for a cell.
 
-        ``absent``: how many of the bytes are not resident; they are subtracted. The share is "?" if the rest is larger
-        than RSS.
+        ``absent``: how many of the bytes are not resident; they are subtracted. The share is "?" if the resident bytes
+        are more than RSS.
         """
         return self.share_of_resident(size - absent if self._is_share(size, absent) and size is not None else None)
 
     def shares_within(self, size: int, absent: int) -> Callable[[int | None], str]:
-        """Return a function that returns the share of RSS of some of ``size`` bytes, for a cell.
+        """Return a function that formats a part of ``size`` bytes as a share of RSS, for a cell.
 
-        ``absent`` of the bytes are not resident, but which ones is unknown. So the function returns "?" if they change
-        the share of the whole.
+        ``absent`` of the bytes are not resident, but it is unknown which ones. So the function returns "?" if they
+        change the share of the whole.
         """
         return (lambda _size: "?") if self.differs(size, absent) else self.share
 
     def share_of_resident(self, size: int | None) -> str:
-        """Return a size that counts only resident bytes in percent of RSS, for a cell."""
+        """Return a number of resident bytes in percent of RSS, for a cell."""
         return share_text(size, self.rss)
 
     def of_rss(self, size: int | None, absent: int = 0) -> str:
@@ -153,7 +153,9 @@ class Style:
 
 
 def _no_command(line: str) -> str:
-    """Return a wrapped line so that it cannot look like a command to paste, even if a name in it begins like one."""
+    """Return a wrapped line, changed so that it cannot look like a command to paste, even if a name in it begins like a
+    command.
+    """
     words = line.lstrip()
     return f"{INDENT}\\{words}" if words.startswith((SHELL_PROMPT, GDB_PROMPT)) else line
 

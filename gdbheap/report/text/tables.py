@@ -48,8 +48,8 @@ RESIDENT = Column("resident")
 class Shares:
     """The cells that show each row's share of RSS. Only resident bytes count.
 
-    If the resident bytes of a row differ from all its bytes, they get a column of their own. ``sizes``: for each row
-    and for the total, all bytes, and how many of them are not resident.
+    If the resident bytes of a row differ from all its bytes, the resident bytes get a column of their own. ``sizes``:
+    for each row and for the total, all bytes, and how many of them are not resident.
     """
 
     __slots__ = ("_has_resident", "_style")

@@ -11,7 +11,10 @@ ORIGINS = {
     DEFAULT: "the default",
     OWN: "set by the program itself",
 }
-OWN_CALL = "let the program call mallopt({0}, 131072) where it sets that threshold: its call overrides variables"
+OWN_CALL = (
+    "let the program call mallopt({0}, 131072) at the place where it sets that threshold: this call overrides "
+    "environment variables"
+)
 MMAPPED_AGAIN = (
     "start the program with MALLOC_MMAP_THRESHOLD_=131072, or call mallopt(M_MMAP_THRESHOLD, 131072): either fixes the "
     "threshold"
@@ -25,7 +28,7 @@ def mmapped_again(origin: str) -> str:
 
 
 def kept_because(value: int, origin: str) -> str:
-    """Return what the mmap threshold is or did, as the end of a sentence: "rose to 31.0 MiB …"."""
+    """Return the end of a sentence about the mmap threshold, with its value or its rise: "rose to 31.0 MiB …"."""
     if origin == RISEN:
         return f"rose to {size_text(value)} when a large block was freed"
     return f"is {threshold_text(value, origin)}"

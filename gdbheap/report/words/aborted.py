@@ -20,7 +20,7 @@ BLAMED = {
     "not a beginning": "The program freed a pointer into the middle of the block at {}",
 }
 OTHER = "The block at {}"
-HELD = {True: "The block is held by", False: "Pointers to the block remain in"}
+HELD = {True: "The block is held by", False: "Pointers to the freed block remain in"}
 MAX_FRAMES = 8
 
 
@@ -30,7 +30,7 @@ def ended_by(message: str) -> str:
 
 
 def abort_lines(answer: Abort | None, style: Style) -> str:
-    """Return glibc's message, the damaged block, its holder, and the calls that led there; "" if glibc wrote no
+    """Return glibc's message, the damaged block, its holder, and the calls that led to the abort; "" if glibc wrote no
     message."""
     if answer is None:
         return ""

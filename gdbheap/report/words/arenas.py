@@ -44,7 +44,7 @@ KINDS = {"central": "free lists of spans", "transfer": "transfer caches", "threa
 
 
 NO_ARENAS = (
-    "An allocator without arenas has a row for each size of its blocks. Blocks of one size lie together in groups. "
+    "An allocator without arenas has a row for each block size. Its blocks of one size lie together in groups. "
     "Blocks in a cache count as free."
 )
 
@@ -102,8 +102,8 @@ def _without_arenas(answer: Arenas, style: Style) -> str:
     """Return the block sizes of an allocator without arenas, and a sentence about the memory that it has from the
     kernel."""
     sentence = (
-        f"This malloc has no arenas: all threads share its groups of blocks of one size. It holds "
-        f"{style.bytes(answer.total.system)} from the kernel."
+        "This malloc has no arenas: all threads share its groups of equally large blocks. It holds "
+        f"{style.bytes(answer.total.system)} that it got from the kernel."
     )
     return join(_sizes(answer, style), style.filled(sentence))
 
@@ -200,8 +200,9 @@ def _sentence(answer: Arenas, style: Style) -> str:
     unused = total.system - total.in_use
     tcache = sum(arena.tcache for arena in answer.arenas)
     return (
-        f"malloc holds {style.bytes(total.system)} from the kernel and counts {style.bytes(total.in_use)} of it as in "
-        f"use; {style.bytes(unused)} is free. Blocks in threads' tcaches ({style.bytes(tcache)}) count as in use here, "
+        f"malloc holds {style.bytes(total.system)} that it got from the kernel, and counts "
+        f"{style.bytes(total.in_use)} of this as in use; {style.bytes(unused)} is free. Blocks in threads' tcaches "
+        f"({style.bytes(tcache)}) count as in use here, "
         "as in malloc_stats(), although the program has freed them. Some of malloc's memory may not be resident: "
         "'heap' shows how much is. Large free chunks are holes: 'heap holes' lists them."
     )

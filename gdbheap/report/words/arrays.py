@@ -44,7 +44,7 @@ def render_arrays(rows: Sequence[ArrayRow], count: int, size: int, absent: int, 
     shown = [cells for row in rows for cells in (_row(row, style), *_columns(row, style))]
     told = (
         f"{counted(count, 'DataFrame, table or array has', 'DataFrames, tables and arrays have')} {style.bytes(size)} "
-        f"of values{style.of_rss(size, absent)}. Memory that several of them show is counted once."
+        f"of values{style.of_rss(size, absent)}. Memory that several of them share is counted once."
     )
     return join(table(ARRAYS, shown, style), style.filled(told))
 
@@ -88,8 +88,8 @@ def _of_tensor(row: ArrayRow, style: Style) -> list[str]:
     if row.bytes is None or not row.nbytes:
         return []
     if not row.bytes:
-        return [f"its storage is empty: its values would take {own}"]
-    return [f"its values take {own} of the storage"] if row.nbytes < row.bytes else []
+        return [f"its storage is empty: the values would take {own}"]
+    return [f"the values take {own} of the storage"] if row.nbytes < row.bytes else []
 
 
 def _columns(row: ArrayRow, style: Style) -> list[list[str]]:
@@ -116,7 +116,7 @@ def _sizes(size: int | None, style: Style, absent: int = 0) -> list[str]:
 
 
 def in_array_text(found: InArray, style: Style) -> str:
-    """Return to which column of which table, or to which array, an address belongs."""
+    """Return the text that names the column of a table, or the array, to which an address belongs."""
     name = "" if found.name is None else f" {one_line(found.name, NAME_LENGTH)}"
     own = f"{found.what}{name} {shape_text(found.shape, found.dtype)}"
     place = f"at {address_text(found.address)}"

@@ -23,8 +23,8 @@ SHOWN = 8
 def render(answer: At, style: Style, address: int, with_maker: bool = False) -> str:
     """Return the text of the answer: a sentence that says what the address is, then a line for each further fact.
 
-    ``with_maker``: the log was searched for the stack that allocated the block, so add the stack, or that there is
-    none.
+    ``with_maker``: the log was searched for the stack that allocated the block, so add the stack, or a line that says
+    that there is none.
     """
     known = (
         ("object", answer.object and _object(answer.object, style)),
@@ -39,7 +39,7 @@ def render(answer: At, style: Style, address: int, with_maker: bool = False) -> 
     if answer.allocated_at is not None:
         own = answer.allocated_at
         place = f"{own.file}:{own.line}"
-        lines.append(f"  {'line':<8} {place}, which asked for {style.bytes(own.asked)} (as tracemalloc recorded)")
+        lines.append(f"  {'line':<8} {place}, which requested {style.bytes(own.asked)} (recorded by tracemalloc)")
     return "\n".join([style.heading(_sentence(answer, address)), *lines, *made])
 
 
@@ -58,7 +58,7 @@ def maker_lines(made: Made | None, style: Style) -> list[str]:
     """Return the recorded call that allocated a block, and its stack."""
     if made is None:
         return ["  made by  no recorded call with a stack"]
-    about = f"  made by  a call that asked for {style.bytes(made.asked)} and got {address_text(made.address)}, from"
+    about = f"  made by  a call that requested {style.bytes(made.asked)} and got {address_text(made.address)}, from"
     return [about, stack_text(made.frames, style)]
 
 
@@ -118,7 +118,7 @@ def _block(block: Block, address: int, style: Style) -> str:
     arena = "" if block.arena is None else f", arena {block.arena}"
     free_list = f", on {block.list}" if block.list else ""
     inside = f", the address is {address - block.address:,} bytes into it" if address > block.address else ""
-    asked = "" if block.asked is None else f", {style.bytes(block.asked)} asked for"
+    asked = "" if block.asked is None else f", {style.bytes(block.asked)} requested"
     parts = "" if block.mappings == 1 else f", ends at {block.end:#x}, spans {block.mappings:,} mappings"
     return (
         f"{address_text(block.address)}, {style.bytes(block.size)}, {block.state}, {block.allocator}"

@@ -48,6 +48,6 @@ def _sentence(answer: Buffers, style: Style) -> str:
     if not answer.reached:
         return start
     return (
-        f"{start} {style.bytes(answer.reached)} of it is called structure: no known field points to these blocks, but "
-        "objects of the row's type reach them."
+        f"{start} {style.bytes(answer.reached)} of it has the role structure: no known field points to these blocks, "
+        "but objects of the row's type reach them."
     )

@@ -96,8 +96,8 @@ def _notes(answer: CallStacks, style: Style) -> list[str]:
     elif answer.without:
         verbs = ("has", "it was") if answer.without == 1 else ("have", "they were")
         notes.append(
-            f"{counted(answer.without, 'call')} that allocated {verbs[0]} no stack: {verbs[1]} made by a signal handler"
-            " that interrupted another call."
+            f"{counted(answer.without, 'allocating call')} {verbs[0]} no stack: {verbs[1]} made by a signal handler "
+            "that interrupted another call."
         )
     if answer.lost:
         notes.append(f"The figures lack {counted(answer.lost, 'call')} that could not be recorded.")

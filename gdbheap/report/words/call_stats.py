@@ -186,8 +186,9 @@ def told(answer: CallStats, style: Style) -> Iterator[str]:
 def _sums(answer: CallStats, style: Style) -> Iterator[str]:
     lower, upper, requested = answer.cumulated.lower, answer.cumulated.upper, answer.requested
     yield (
-        f"The program asked for {style.bytes(upper)} in all, or {style.bytes(lower)} if a realloc counts only for the"
-        f" bytes that it adds. The blocks returned for the {style.bytes(upper)} had {style.bytes(requested.usable)} of"
+        f"The program requested {style.bytes(upper)} in total, or {style.bytes(lower)} if a realloc counts only for "
+        f"the bytes that it adds. The blocks returned for the {style.bytes(upper)} had "
+        f"{style.bytes(requested.usable)} of"
         f" usable memory ({share_text(requested.usable - requested.bytes, requested.bytes)} % more)."
     )
     lives, temporary = answer.lifetimes, answer.temporary
@@ -203,7 +204,7 @@ def _sums(answer: CallStats, style: Style) -> Iterator[str]:
     if answer.calls.realloc:
         yield (
             f"realloc made {counted(resized.made_larger, 'block')} larger and {count_text(resized.shrunk)} smaller."
-            f" It moved {counted(resized.moved, 'block')}, and copied {style.bytes(resized.copied)} for that."
+            f" It moved {counted(resized.moved, 'block')}, and copied {style.bytes(resized.copied)} to do so."
         )
     if answer.arena_growths is not None:
         yield from _about_growths(answer.arena_growths)
@@ -229,11 +230,11 @@ def _about_growths(growths: Sequence[Growth]) -> Iterator[str]:
 def _notes(answer: CallStats) -> Iterator[str]:
     """Yield sentences about the limits of the figures."""
     if answer.failed:
-        yield f"No sum of bytes includes the {counted(answer.failed, 'call')} that returned NULL."
+        yield f"The sums of bytes do not include {counted(answer.failed, 'call')} that returned NULL."
     if answer.unknown:
         yield (
-            f"{counted(answer.unknown, 'call')} concerned blocks that the process that forked this one had allocated"
-            " before the recording. A block that realloc returned for such a block counts as new."
+            f"{counted(answer.unknown, 'call')} concerned blocks that the parent process had allocated before the "
+            "recording. If realloc resized such a block, the block that it returned counts as new."
         )
     if answer.not_released:
         yield f"The release of {counted(answer.not_released, 'block')} is not in the trace."

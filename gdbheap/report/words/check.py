@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["named", "render"]
 
 CAUGHT = "caught inside malloc"
-# Some texts already name the allocator. They begin so.
+# The beginning of texts that already name the allocator.
 TOLD = "caught inside "
 COLUMNS = (Column("address"), Column("what", True), Column("expected", True), Column("found", True))
 
@@ -45,7 +45,7 @@ def _walked(answer: Check, style: Style, damage: Sequence[Damage], count: int) -
         return join(style.heading(f"{walked}; {verdict}."), _table(damage, style))
     places = counted(count, "place is", "places are")
     left = style.bytes(answer.unexplained)
-    went_on = f"The walk continued after each damaged place. It could not read {left} of glibc's arenas."
+    went_on = f"The check continued after each damaged place. It could not read {left} of glibc's arenas."
     return join(_verdict(walked, f"{places} damaged", FAULT, style), _table(damage, style), style.filled(went_on))
 
 

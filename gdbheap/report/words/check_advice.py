@@ -33,7 +33,7 @@ def render(answer: CheckAdvice, style: Style) -> str:
     known = answer.knows_environment
     lines = [style.filled(_sentence(setting, known, style)) for setting in answer.settings]
     lines += [style.filled(_other(other, known)) for other in answer.other_settings]
-    unknown = "" if known else "The environment that the program was started with is unknown."
+    unknown = "" if known else "The environment with which the program was started is unknown."
     return join("\n".join(_findings(answer, style)), "\n".join(lines), unknown)
 
 

@@ -59,4 +59,4 @@ def _row(chunk: Chunk, style: Style) -> list[str]:
 
 def _sentence(answer: Chunks, style: Style) -> str:
     chunks = counted(answer.count, "chunk matches", "chunks match")
-    return f"{chunks}: {style.bytes(answer.bytes)}, headers included. 'heap at ADDRESS' shows more about one."
+    return f"{chunks}: {style.bytes(answer.bytes)}, including headers. 'heap at ADDRESS' shows more about one chunk."

@@ -1,4 +1,6 @@
-"""The text about the container: how much memory its control group uses, for what, and how near it is to its limit."""
+"""The text about the container: how much memory its control group uses, for which purposes, and how near the group is
+to its limit.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def _lazy(lazy: int | None, style: Style) -> str:
         return ""
     return style.filled(
         f"Freed lazily (MADV_FREE): {style.bytes(lazy)}{style.of_rss(lazy)} stays resident until the kernel needs "
-        "memory. It is taken back before any process is killed."
+        "memory. The kernel takes it back before it kills any process."
     )
 
 
@@ -73,7 +75,7 @@ def _files(files: list[TmpfsFile], style: Style) -> str:
 
 
 def _parts(answer: Container, style: Style) -> Iterator[str]:
-    """Yield the parts of the group's memory, in words. They add up to all of it."""
+    """Yield the parts of the group's memory, in words. The parts add up to the group's whole memory."""
     named = (
         (None if answer.own is None else answer.own - answer.moved, "this process's anonymous memory"),
         (answer.others, "other processes"),

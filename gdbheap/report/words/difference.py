@@ -202,7 +202,7 @@ def _blocks(answer: Difference, top: int | None, style: Style) -> str:
 
 
 def holder_text(row: BlockChange) -> str:
-    """Return the first holder of the new blocks. If it does not hold all of them, add how many it holds."""
+    """Return the first holder of the new blocks. If this holder does not hold all new blocks, add how many it holds."""
     if not row.new_holders:
         return "-"
     first = row.new_holders[0]

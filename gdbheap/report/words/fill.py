@@ -19,9 +19,9 @@ COLUMNS = (
 )  # fmt: skip
 TENTHS_OF_HALF = 5
 ABOUT = (
-    "Room is how many items a container can hold before it grows: all that fit into the buffer of a list or bytearray, "
-    "two thirds of a dict's slots, three fifths of a set's slots. Dicts of the instances of one class share their "
-    "keys and have no room of their own."
+    "Room is the number of items that a container can hold before it grows: for a list or bytearray, all items that "
+    "fit into its buffer; for a dict, two thirds of its slots; for a set, three fifths of its slots. Dicts of the "
+    "instances of one class share their keys and have no room of their own."
 )
 
 

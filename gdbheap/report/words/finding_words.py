@@ -1,4 +1,4 @@
-"""The form of the words for one kind of finding. Each file ``words.py`` of a rule makes one."""
+"""The record of the words for one kind of finding. Each file ``words.py`` of a rule makes one such record."""
 
 from __future__ import annotations
 

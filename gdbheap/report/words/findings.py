@@ -73,7 +73,7 @@ FILES = (
     thread_tops, tracemalloc, uncollectable_cycles,
 )  # fmt: skip
 Numbers = Mapping[str, Sequence[int]]
-"""By id: the numbers of findings in the list that a reader sees; empty if there is no such list."""
+"""The numbers of findings in the list that a reader sees, by the findings' ids; empty if there is no such list."""
 WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
 
 

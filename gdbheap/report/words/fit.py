@@ -32,7 +32,7 @@ def _verdict(answer: Fit) -> str:
     start = f"malloc({answer.request:,}) needs a chunk of {answer.chunk:,} bytes: "
     if answer.cached_pieces:
         threads = ", ".join(str(piece.tid) for piece in answer.cached_pieces)
-        return f"{start}a free one of exactly this size is in the cache of thread {threads}."
+        return f"{start}a free chunk of exactly this size is in the cache of thread {threads}."
     if answer.fits:
         return f"{start}malloc has free memory that is large enough."
     if answer.mmapped:
@@ -53,9 +53,11 @@ def _arena(arena: ArenaFit, style: Style) -> list[str]:
 
 def _without_chunk(arena: ArenaFit, style: Style) -> str:
     if arena.uses_top:
-        return "cuts it off the top chunk"
+        return "takes the chunk from the top chunk"
     return (
-        "maps new memory for it" if arena.grows_by is None else f"makes the heap grow by {style.bytes(arena.grows_by)}"
+        "maps new memory for the request"
+        if arena.grows_by is None
+        else f"makes the heap grow by {style.bytes(arena.grows_by)}"
     )
 
 

@@ -95,7 +95,7 @@ def _rows_of_objects(answer: Retained, style: Style) -> str:
 
 def _type(row: Kept) -> str:
     """Return the type of a row's object. If the row stands for several objects, their number comes first; if it stands
-    for none, return what it is."""
+    for no object, return what the row is."""
     is_one = row.address is not None or row.type in NAMED_BY_WORDS
     return row.type if is_one and row.count == 1 else f"{row.count:,} x {row.type}"
 
@@ -130,8 +130,8 @@ def held_at(row: Kept) -> str:
 
 
 def _rest(row: Kept, inner: Kept) -> str:
-    """Return the path from a row's object to the innermost object that retains the same blocks. If that has no name,
-    return the type of the object that contains it."""
+    """Return the path from a row's object to the innermost object that retains the same blocks. If the innermost object
+    has no name, return the type of the object that contains it."""
     way, to_inner = (row.path, inner.path) if row.path and inner.path else (row.chain or "", inner.chain or "")
     rest = to_inner[len(way) :].strip() if to_inner.startswith(way) else to_inner
     return f"{rest} ({inner.type})" if rest else f"its {row.same[-1].type}"
@@ -161,8 +161,8 @@ def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
 
 
 def _lost_table(answer: Unreachable, style: Style, left_out: int, has_total: bool) -> str:
-    """Return the table of lost blocks: a row for each reason, type and size. A row's bytes include those of the blocks'
-    buffers."""
+    """Return the table of lost blocks: a row for each reason, type and size. A row's bytes include the bytes of the
+    blocks' buffers."""
     size = sum(part.bytes for part in (answer.cycles, answer.lost_references, answer.lost_blocks, answer.doubtful))
     shares = Shares(style, [(size, answer.absent), *((row.bytes, row.absent) for row in answer.rows)])
     has_buffers = any(row.buffers for row in answer.rows)
@@ -181,12 +181,12 @@ def _lost_table(answer: Unreachable, style: Style, left_out: int, has_total: boo
 
 
 def _cycles(answer: Unreachable, style: Style) -> str:
-    """Return the table of uncollected cycles. They are garbage, even if some references could not be read."""
+    """Return the table of uncollected cycles. The cycles are garbage, even if some references could not be read."""
     found = answer.cycles
     if not answer.rows:
         return "No object and no block is proven unreachable."
     forms = counted(found.objects, "object forms", "objects form")
-    told = f"At least {forms} cycles that were not collected ({style.bytes(found.bytes)})."
+    told = f"At least {forms} uncollected cycles ({style.bytes(found.bytes)})."
     return join(_lost_table(answer, style, 0, False), style.filled(told))
 
 
@@ -221,7 +221,7 @@ def _told_of_groups(answer: Unreachable, style: Style) -> Iterator[str]:
         yield style.filled(_told_of_lost(answer, style))
     if doubtful.blocks:
         what = f"{counted(doubtful.blocks, 'block')} ({style.bytes(doubtful.bytes)})"
-        yield style.filled(f"{what} may be in use or lost: only {WEAKLY[answer.is_python]} point there.")
+        yield style.filled(f"{what} may be in use or lost: only {WEAKLY[answer.is_python]} point to them.")
     if answer.lacking:
         yield style.filled(
             f"The core lacks {style.bytes(answer.lacking)} of the program's memory. These blocks may be in use, if "
@@ -232,14 +232,14 @@ def _told_of_groups(answer: Unreachable, style: Style) -> Iterator[str]:
 def _told_of_cycles(answer: Unreachable, style: Style) -> Iterator[str]:
     cycles = answer.cycles
     forms = counted(cycles.objects, "object forms", "objects form")
-    all_of_it = f"{forms} cycles that were not collected ({style.bytes(cycles.bytes)})"
+    all_of_it = f"{forms} uncollected cycles ({style.bytes(cycles.bytes)})"
     freed = f"{cycles.collectable_objects:,} of them ({style.bytes(cycles.collectable_bytes)})"
     does = "frees all of them" if cycles.collectable_bytes == cycles.bytes else f"frees {freed}"
     does = does if cycles.collectable_bytes else "frees none of them"
     if cycles.possible_bytes:
         may = f"may free {style.bytes(cycles.possible_bytes)}" + " more of them" * bool(cycles.collectable_bytes)
         does = f"{does}, and {may}" if cycles.collectable_bytes else may
-    yield style.filled(f"{all_of_it}. gc.collect() {does}. What closes the cycles:")
+    yield style.filled(f"{all_of_it}. gc.collect() {does}. These references close the cycles:")
     shown = [[count_text(one.count), style.size(one.bytes), one.what] for one in answer.closings[:SHOWN_CLOSINGS]]
     more = len(answer.closings) - len(shown)
     yield table(CLOSINGS, [*shown, *([["", "", f"({more:,} more)"]] if more else [])], style)
@@ -264,8 +264,8 @@ def _told_of_lost(answer: Unreachable, style: Style) -> str:
     integers, of_python = (INTEGERS, PYTHONS_OWN) if answer.is_python else ("", "")
     return (
         f"{blocks}: no pointer to them was found{heads}. The program cannot free them, unless it computes addresses "
-        f"(tagged, compressed or hidden pointers{integers}). 'heap catch malloc --size=N' stops at the next call that "
-        f"asks for such a block; 'gdbheap trace --stacks=1' records which code allocates them.{of_python}"
+        f"(tagged, compressed or hidden pointers{integers}). 'heap catch malloc --size=N' stops at the next call "
+        f"that requests such a block; 'gdbheap trace --stacks=1' records which code allocates them.{of_python}"
     )
 
 
@@ -371,7 +371,7 @@ def _holds_most(answer: Owners, style: Style) -> str:
 
 def shared_text(size: int, style: Style) -> str:
     """Return a sentence about shared mappings: what happens to them when their objects are freed."""
-    return f"{style.bytes(size)} of that is shared mappings. {SHARED}"
+    return f"Shared mappings are {style.bytes(size)} of that. {SHARED}"
 
 
 def _holder(row: HeldTogether) -> str:
@@ -416,7 +416,7 @@ def _stack(threads: list[PythonThread], style: Style) -> str:
     keep = "keeps" if len(threads) == 1 else "keep"
     parts = [style.heading(f"{which}: {counted(len(first.running), 'frame')}, {keep} {style.bytes(kept)}")]
     if len(threads) > 1 and any(frame.locals for frame in first.running):
-        whose = f"The variables shown belong to thread {thread_name(first)}"
+        whose = f"The listed variables belong to thread {thread_name(first)}"
         parts.append(style.filled(f"{whose}; --json lists those of every thread."))
     lines: list[str] = []
     for frame in first.running:

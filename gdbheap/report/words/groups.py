@@ -21,7 +21,7 @@ def render(answer: Groups, style: Style) -> str:
     """Return the text of the answer: a row for each value of the attribute, one row for values that are not listed, one
     for values that could not be read, the total, and a sentence."""
     if not answer.count:
-        return style.filled("No object is of a matching type; 'heap pyobjects' lists the types.")
+        return style.filled("No object has a matching type; 'heap pyobjects' lists the types.")
     columns = (Column("count"), Column("objects"), Column("buffers"), SHARE, Column(answer.attribute, True))
     share = style.shares_within(answer.own + answer.buffers, answer.absent)
     rows = [_row(row.count, row.own, row.buffers, row.value or NOT_SET, style, share) for row in answer.rows]

@@ -32,8 +32,8 @@ NAMES = {
     "failed": "calls that failed",
 }
 CUT = (
-    "gdbheap no longer followed the mappings, because calls that it did not see unmapped too many ranges. It is "
-    "unknown how much memory grew by unseen calls, and what mprotect did from then on."
+    "gdbheap lost track of the mappings, because calls that it did not see unmapped too many ranges. It is unknown "
+    "how much memory grew through unseen calls, and what mprotect did after that."
 )
 ENDS = {
     "gone": "gdbheap stopped following when the process ended.",
@@ -95,8 +95,8 @@ def _notes(answer: Growth, with_stacks: bool, style: Style) -> list[str]:
     notes += [CUT] if answer.is_cut else []
     if answer.unpatched:
         notes.append(
-            f"gdbheap could not watch {answer.unpatched:,} of {counted(answer.places + answer.unpatched, 'place')} in "
-            "the code that make such calls."
+            f"gdbheap could not watch {answer.unpatched:,} of the "
+            f"{counted(answer.places + answer.unpatched, 'place')} in the code that make such calls."
         )
     if answer.status:
         code = os.waitstatus_to_exitcode(answer.status)
@@ -113,8 +113,8 @@ def _cost(answer: Growth) -> str:
 
 
 def _told(lost: int, with_stacks: bool) -> list[str]:
-    """Return notes about following by the kernel's tracepoints. ``lost``: how many of the kernel's reports were
-    lost."""
+    """Return notes for a process that was followed through the kernel's tracepoints. ``lost``: how many of the kernel's
+    reports were lost."""
     were = "1 call was" if lost == 1 else f"{count_text(lost)} calls were"
     notes = [f"{were} lost, because gdbheap could not read fast enough: all figures are too small."] if lost else []
     if with_stacks:

@@ -87,7 +87,7 @@ def render(answer: HeapMap, style: Style, left_out: int) -> str:
     many groups the answer lacks because the list was cut."""
     if not answer.rows:
         return style.filled(
-            "There is nothing to draw: the target has no memory that malloc or Python could have mapped."
+            "There is no memory to draw: the target has no memory that malloc or Python could have mapped."
         )
     drawn = [group for group in answer.rows if group.arena is not None or group.end - group.start >= answer.cell]
     return join(

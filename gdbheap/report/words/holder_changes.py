@@ -1,4 +1,4 @@
-"""Text about holders that grew: a sentence about the ones that grew most, and a description of each."""
+"""Text about holders that grew: a sentence about the holders that grew most, and a description of each."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _grew(row: HolderChange, style: Style) -> str:
 
 
 def now_text(row: HolderChange) -> str:
-    """Return what a holder is, with its number of items now and, if that has changed, before."""
+    """Return what a holder is, with its present number of items and, if the number has changed, its earlier one."""
     first, last = row.counts[0], row.counts[-1]
     is_one = row.address is not None
     if first is None or last is None or first == last:

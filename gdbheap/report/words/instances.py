@@ -20,7 +20,7 @@ def render(answer: Instances, style: Style) -> str:
     """Return the text of the answer: a row for each object, one row for all objects that are not listed, the total, and
     a sentence."""
     if not answer.count:
-        return style.filled("No object is of a type whose name matches; 'heap pyobjects' lists the types.")
+        return style.filled("No object has a type whose name matches; 'heap pyobjects' lists the types.")
     rows = [_row(instance, style) for instance in answer.rows]
     left = answer.count - len(answer.rows)
     if left:
@@ -39,6 +39,6 @@ def _row(instance: Instance, style: Style) -> list[str]:
 def _sentence(answer: Instances, style: Style) -> str:
     objects = counted(answer.count, "object holds", "objects hold")
     return (
-        f"{objects} {style.bytes(answer.own)} themselves; the blocks that their fields own hold "
-        f"{style.bytes(answer.buffers)}. 'heap at ADDRESS' shows details of one object."
+        f"{objects} {style.bytes(answer.own)} in their own blocks, and {style.bytes(answer.buffers)} in the blocks "
+        "that their fields own. 'heap at ADDRESS' shows details of one object."
     )

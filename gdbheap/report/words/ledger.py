@@ -37,7 +37,7 @@ LAZY = "Findings: none. {} was freed lazily (MADV_FREE): the kernel takes these 
 SEVERE_PERCENT = 10
 MIN_PERCENT_SHOWN = 1
 WHAT_GREW = (
-    "the largest holder may not be the one that grows ('heap snapshot' now and 'heap diff' later show what grows)"
+    "the largest holder may not be the holder that grows ('heap snapshot' now and 'heap diff' later show what grows)"
 )
 # If RSS changed by at least this many bytes while the holders were searched, a sentence says so.
 MIN_CHANGE = 1 << 20
@@ -94,7 +94,7 @@ def _is_shown(line: Line, rss: int) -> bool:
 
 
 def _since(found: Since | None, style: Style) -> str:
-    """Return what has grown since the snapshot that was compared; "" if none was."""
+    """Return what has grown since an earlier snapshot; "" if no snapshot was compared."""
     if found is None:
         return ""
     rss = f"RSS {signed(found.rss, style)}" if found.rss is not None else "RSS is unknown then or now"
@@ -131,11 +131,11 @@ def _holders(answer: Ledger, style: Style) -> str:
     if answer.not_looked is None:
         return join(held, unfinished(answer.not_examined, [], style))
     cost = (
-        f"Following the references of {answer.not_looked:,} blocks takes about {seconds_for(answer.not_looked)} s of "
-        "CPU time; the program keeps running."
+        f"gdbheap needs about {seconds_for(answer.not_looked)} s of CPU time to follow the references of "
+        f"{answer.not_looked:,} blocks; the program keeps running."
     )
     if not answer.not_examined:
-        return join(held, style.filled(f"Holders: not looked for. {cost}"))
+        return join(held, style.filled(f"Holders: not searched. {cost}"))
     return join(held, style.filled(f"Not examined: {style.bytes(answer.not_examined)}. {cost}"))
 
 
@@ -184,15 +184,15 @@ def _total(lines: list[Line], style: Style) -> list[str]:
 
 
 def decision(answer: Ledger, style: Style) -> str:
-    """Return sentences about what is used and free, what can be returned, and why the rest cannot. They show whether
-    there is a leak, or whether allocators keep the memory."""
+    """Return sentences about what is used and free, what can be returned, and why the rest cannot be returned. The
+    sentences show whether there is a leak, or whether allocators keep the memory."""
     if answer.summary is None:
         return ""
     return summary.render(answer.summary, {line.id: line.name for line in answer.ledger}, style)
 
 
 def no_findings(answer: Ledger) -> str:
-    """Return what to say instead of the findings if there are none."""
+    """Return the text that takes the place of the findings if there are none."""
     if answer.looks_past:
         return NOT_LOOKED
     if _says_lazy(answer):
@@ -211,7 +211,7 @@ def no_findings(answer: Ledger) -> str:
 
 
 def _says_lazy(answer: Ledger) -> bool:
-    """Return whether the findings, or the sentence if there are none, already tell of memory freed by MADV_FREE."""
+    """Return whether the findings, or the sentence if there are none, already mention memory that MADV_FREE freed."""
     if answer.findings:
         return any(finding.id == LAZILY_FREED for finding in answer.findings)
     return not answer.looks_past and gave_back_much(answer)
@@ -265,7 +265,7 @@ def commands_of(finding: Finding) -> list[str]:
 
 
 def advice_sentence(advice: str) -> str:
-    """Return advice as a sentence: with a capital letter, unless it begins with a name such as that of a function."""
+    """Return advice as a sentence: with a capital letter, unless it begins with a name, such as a function's."""
     first = advice.split()[0]
     is_word = first.isalpha() and first.islower()
     return f"{advice[0].upper() if is_word else advice[0]}{advice[1:]}."

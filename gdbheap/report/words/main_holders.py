@@ -33,7 +33,7 @@ __all__ = ["described", "names_of", "object_text", "others_of", "parts_of", "rea
 COLUMNS = SHARE, Column("held by", True), Column("what it is", True)
 WELL_KNOWN = ("functools", "collections", "__main__")
 SHORT = {"_lru_cache_wrapper": "lru_cache"}
-# Kinds of tasks and suspended functions whose usual name is not the one in Python.
+# Kinds of tasks and suspended functions whose usual name differs from Python's name.
 KINDS = {"async_generator": "asynchronous generator"}
 # A terminal with at most this many columns has no room for whole descriptions.
 NARROW = 100
@@ -91,14 +91,14 @@ def whole_text(row: MainHolder) -> str:
 def described(row: MainHolder) -> str:
     """Return what a holder is, and what most of its bytes are."""
     what, parts = _with_place(row, _object(row)), parts_of(row.parts)
-    # If both are the same, say it only once: "14 x bytearray; 14 x bytes".
+    # If the holder and its parts are the same, say it only once: "14 x bytearray; 14 x bytes".
     parts = f"{parts}, ".removeprefix(f"{what}, ").removesuffix(", ") if what else parts
     return "; ".join(filter(None, [what, *_traits(row), _tasks(row), parts]))
 
 
 def _with_place(row: MainHolder, what: str) -> str:
-    """Return what a holder is; if known, with the logging handler that contains it, or with its connections'
-    databases."""
+    """Return what a holder is; add the logging handler that contains it, or the databases of its connections, if these
+    are known."""
     handler = next((_handler_text(trait) for trait in row.traits if trait.kind in HANDLERS), "")
     databases = [trait for trait in row.traits if trait.kind == DATABASE]
     places = [_database_text(trait, len(databases) > 1) for trait in databases if trait.example is not None]
@@ -168,7 +168,8 @@ def _object(row: MainHolder) -> str:
 
 
 def object_text(what: str | None, count: int | None, is_one: bool) -> str:
-    """Return a type: with the number of items if there is one object, else after the number of objects."""
+    """Return a type in words. If there is one object, the number of its items follows; otherwise the number of objects
+    comes first."""
     if what is None:
         return ""
     module, _, name = what.rpartition(".")

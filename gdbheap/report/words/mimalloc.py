@@ -73,5 +73,5 @@ def _sentence(whole: Pools, use: MimallocUse, style: Style) -> str:
     return (
         f"Python's blocks come from mimalloc here, not from pymalloc. mimalloc holds {segments}: {style.bytes(used)} "
         f"in used blocks, {style.bytes(free)} in free blocks of pages, {style.bytes(use.free_spans)} in spans without "
-        f"a page. {style.bytes(use.reserved)} of address space is reserved outside of the segments."
+        f"a page. Outside of the segments, {style.bytes(use.reserved)} of address space is reserved."
     )

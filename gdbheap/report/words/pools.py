@@ -30,9 +30,9 @@ PINS = (
 )  # fmt: skip
 NEARLY_EMPTY = 25
 NOT_IN_USE = (
-    "pymalloc is not in use here: it holds no arena, and every list of its pools is empty (PYTHONMALLOC=malloc, or "
-    "another allocator). Python's objects are in the memory of the allocator that is used instead; 'heap pyobjects' "
-    "counts the objects in malloc's chunks."
+    "pymalloc is not in use here: it has no arena, and every list of its pools is empty (PYTHONMALLOC=malloc, or "
+    "another allocator). Python's objects are in the memory of the allocator that replaces pymalloc; 'heap "
+    "pyobjects' counts the objects in malloc's chunks."
 )
 
 
@@ -99,7 +99,7 @@ def _sentence(answer: Pools, style: Style) -> str:
     return (
         f"pymalloc holds {arenas} of {style.bytes(answer.arena_size or 0)}: {style.bytes(used)} in used blocks, "
         f"{style.bytes(free)} in free blocks of pools that are partly used, {style.bytes(empty)} in free pools. "
-        "An arena goes back to the kernel only when every one of its pools is free."
+        "An arena is returned to the kernel only when all of its pools are free."
     )
 
 
@@ -109,8 +109,8 @@ def _interpreters(answer: Pools, style: Style) -> str:
         return ""
     shares = [f"{style.bytes(row.bytes)} in {count_text(row.arenas)}" for row in answer.interpreters]
     return (
-        f"{len(answer.interpreters)} interpreters have pools of their own; the figures are their sums. The main one "
-        f"has {shares[0]} of the arenas in use, the others {', '.join(shares[1:])}."
+        f"{len(answer.interpreters)} interpreters have pools of their own; the figures are their sums. The main "
+        f"interpreter has {shares[0]} of the arenas in use, the others have {', '.join(shares[1:])}."
     )
 
 

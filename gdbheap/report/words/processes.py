@@ -39,7 +39,7 @@ KINDS = {
     "both": "reference counts and the collector's headers",
     "data": "real writes",
     "recounted": "reference counts that rose and fell back",
-    "restored": "writes that were undone again",
+    "restored": "writes that were undone",
 }
 
 
@@ -117,7 +117,7 @@ def _written(answer: Family, style: Style) -> str:
     if written is None:
         return ""
     beside = sum(member.written is not None for member in answer.rows)
-    start = f"Private pages that {counted(beside, 'process', 'processes')} inherited by fork: "
+    start = f"Private pages that {counted(beside, 'process', 'processes')} inherited through fork: "
     still = f"{style.bytes(written.shared)} is still shared"
     new = f" {style.bytes(written.not_there)} is new since the fork." if written.not_there else ""
     if not written.unshared:
@@ -129,8 +129,8 @@ def _written(answer: Family, style: Style) -> str:
 
 
 def written_kinds(written: Written) -> Iterator[tuple[str, int]]:
-    """Yield the kinds of writes to pages that were shared, in words, each with the bytes of these pages, the most
-    first."""
+    """Yield (text, bytes) for each kind of write to pages that were shared, the kind with the most bytes first.
+    ``bytes``: the size of the pages that were written to."""
     sizes = [(name, getattr(written, key)) for key, name in KINDS.items()]
     yield from sorted(((name, size) for name, size in sizes if size), key=lambda pair: -pair[1])
 
@@ -154,7 +154,7 @@ def counts_sentence(answer: Family, style: Style) -> str:
 
 
 def advice_sentence(row: Advice, style: Style) -> str:
-    """Return an advice in words: what can be done, and how much it saves."""
+    """Return advice as a sentence: what can be done, and how much it saves."""
     if row.id == "freeze":
         most = "" if row.most_saved in (None, row.saves) else f", at most {style.bytes(row.most_saved)}"
         return (
@@ -167,19 +167,19 @@ def advice_sentence(row: Advice, style: Style) -> str:
 
 def _at_most(row: Advice, style: Style) -> str:
     return (
-        f"Loading before the fork what {counted(row.workers, 'worker')} now load for themselves saves at most "
+        f"Loading data before the fork, instead of in each of {counted(row.workers, 'worker')}, saves at most "
         f"{style.bytes(row.most_saved)}. This is the size, type by type, of the objects that all workers have in "
         "addition to their parent's. It is unknown whether their contents are equal."
     )
 
 
 def _at_least(row: Advice, style: Style) -> str:
-    """Return how much is sure to be saved; "" if that is next to nothing."""
+    """Return how much is sure to be saved; "" if that is almost nothing."""
     if 100 * row.saves < MIN_PERCENT * (row.most_saved or 0):
         return ""
     return (
-        f"Loading before the fork saves at least {style.bytes(row.saves)}, where several workers have the same "
-        "immutable objects, byte for byte. Using these objects later copies their pages and ends the saving."
+        f"Loading data before the fork saves at least {style.bytes(row.saves)}, because several workers have the "
+        "same immutable objects, byte for byte. Using these objects later copies their pages and ends the saving."
     )
 
 

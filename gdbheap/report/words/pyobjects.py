@@ -69,8 +69,8 @@ def _sentence(answer: PyObjects, style: Style) -> str:
     both = total.own + total.buffers
     together = f"{style.bytes(both)} together{style.of_rss(both, total.absent)}"
     start = (
-        f"{total.count:,} objects hold {style.bytes(total.own)} themselves and own {style.bytes(total.buffers)} of "
-        f"buffers (a dict's keys, a list's items, a set's table): {together}."
+        f"{total.count:,} objects hold {style.bytes(total.own)} in their own blocks and {style.bytes(total.buffers)} "
+        f"in buffers (a dict's keys, a list's items, a set's table): {together}."
     )
     if total.reached:
         start += f" {style.bytes(total.reached)} of the buffers were found by following pointers in structures of C."
@@ -91,7 +91,7 @@ def _unknown(answer: PyObjects, style: Style) -> str:
     """Return the table of the largest blocks with unknown contents: one row for all that are not listed, and their
     total.
 
-    Return "" if all of them have next to nothing of the memory in use.
+    Return "" if all these blocks have almost nothing of the memory in use.
     """
     count = answer.unclassified.count + answer.other_chunks.count
     size = answer.unclassified.bytes + answer.other_chunks.bytes
@@ -124,7 +124,8 @@ def _elsewhere(answer: PyObjects, style: Style) -> str:
         return ""
     return (
         f"{style.bytes(answer.elsewhere.bytes)} of these bytes, in {answer.elsewhere.count:,} blocks, is in the "
-        "memory of an allocator that is not walked: the sizes of these blocks come from the objects' own fields."
+        "memory of an allocator whose blocks gdbheap cannot list: the sizes of these blocks come from the objects' "
+        "own fields."
     )
 
 

@@ -27,7 +27,7 @@ def sentence_of(warning: str | Remark) -> str:
         text: str = sentence.format(**values) if isinstance(sentence, str) else sentence(**values)
     except (TypeError, ValueError, KeyError, AttributeError):
         # The remark is from a file of another release of gdbheap, or a file that somebody forged.
-        return f"the remark {warning.id!r} is not known here: {warning.values}"
+        return f"this release does not know the warning {warning.id!r}: {warning.values}"
     return text
 
 
@@ -55,7 +55,7 @@ def _pages(threads: list[int], unsure: bool, pages: int) -> str:
 
 def _in_malloc(threads: list[int]) -> str:
     names = ", ".join(map(str, threads[:MOST])) or "(id unknown) that holds an arena's lock"
-    return f"stopped inside malloc: thread {names}; malloc's lists and sizes may be half changed"
+    return f"stopped inside malloc: thread {names}; malloc may have changed only half of a list or size"
 
 
 def _in_mallocng(slots: int) -> str:
@@ -83,7 +83,7 @@ def _unread(counts: dict[str, int]) -> str:
 
 SENTENCES: dict[RemarkId, str | Callable[..., Any]] = {
     "allocator-is-other": "{error}: the memory of {allocator} counts as other memory",
-    "allocator-not-checked": "{error}: {allocator} is not checked",
+    "allocator-not-checked": "{error}: the blocks of {allocator} were not checked",
     "arrays-not-there": (
         "{count:,} objects that look like arrays or tables could not be read, or have impossible fields: they are left "
         "out"
@@ -119,7 +119,7 @@ SENTENCES: dict[RemarkId, str | Callable[..., Any]] = {
         "{astray:,} bytes of blocks of the jemalloc in {module} belong to its huge page allocator (opt.hpa), whose "
         "tables were not found: free memory between these blocks counts as other memory"
     ),
-    "locked": "memory is locked (mlock): the kernel takes back none of it, except at the end of the brk heap",
+    "locked": "memory is locked (mlock): the kernel takes back only the part at the end of the brk heap",
     "malloc-drawn-as-other": "{error}: malloc's memory is drawn as other memory",
     "malloc-holds-nothing": (
         "{malloc}'s malloc holds nothing, because nobody has called it, or because another allocator is used that "
@@ -160,6 +160,7 @@ SENTENCES: dict[RemarkId, str | Callable[..., Any]] = {
     "two-owners": "two owners claim the bytes at {address:#x}: these bytes do not count for {owner}, the second owner",
     "values-not-read": _unread,
     "zero-pages": (
-        "zero pages cannot be distinguished from others: the lines add up to {bytes} bytes more than the kernel's Rss"
+        "zero pages cannot be distinguished from other pages: the lines add up to {bytes} bytes more than the "
+        "kernel's Rss"
     ),
 }

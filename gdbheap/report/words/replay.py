@@ -91,8 +91,8 @@ def _notes(answer: Replayed) -> list[str]:
         notes.append(f"{counted(film.pictures, 'picture')}, one after every {counted(film.every, 'call')}: {page}.")
     if not answer.filled:
         notes.append(
-            "The blocks were not touched: only pages that malloc itself writes to are resident (--fill touches the"
-            " blocks)."
+            "The replay did not write to the blocks: only pages to which malloc itself writes are resident (--fill "
+            "writes to the blocks)."
         )
     if answer.stopped is not None:
         notes.append(f"The replay was ended after call {answer.stopped:,}.")
@@ -100,18 +100,18 @@ def _notes(answer: Replayed) -> list[str]:
         notes.append(f"{answer.inherited:,} of the calls were made by the process's ancestors before they forked.")
     if answer.order == BY_TIME and answer.threads > 1:
         notes.append(
-            "The calls were ordered by the clock, not by a lock: the heap resembles the program's, but not in each"
-            " chunk."
+            "The calls were ordered by the clock, not by a lock: the heap resembles the program's heap, but single "
+            "chunks differ."
         )
     if answer.unknown and answer.order == BY_TIME:
         notes.append(
-            f"Left out: {counted(answer.unknown, 'call')} about blocks that were allocated before the recording, or"
-            " that another thread had received by then according to the clock."
+            f"Left out: {counted(answer.unknown, 'call')} about blocks that were allocated before the recording, or "
+            "that another thread had received by then, according to the clock."
         )
     elif answer.unknown:
         notes.append(
-            f"Left out: {counted(answer.unknown, 'call')} about blocks that were allocated before the recording, by the"
-            " process that forked this one."
+            f"Left out: {counted(answer.unknown, 'call')} about blocks that the parent process had allocated before "
+            "the recording."
         )
     if answer.lost:
         notes.append(
@@ -122,7 +122,8 @@ def _notes(answer: Replayed) -> list[str]:
         notes.append("The log is damaged or was cut off: only the calls before that place were replayed.")
     if not answer.fixed:
         notes.append(
-            "Addresses differ from run to run, because the kernel does not let gdbheap fix them. Figures differ by a"
+            "Addresses differ from run to run, because the kernel does not allow gdbheap to fix the addresses. "
+            "Figures differ by a"
             " few pages."
         )
     return notes
@@ -143,9 +144,9 @@ def _advice(answer: Replayed, style: Style) -> list[str]:
         return []
     first = answer.rows[0]
     if answer.best is None:
-        return [f"No other run takes less memory than {_name(first)} by more than chance."]
+        return [f"No other run uses significantly less memory than {_name(first)}."]
     run = answer.rows[answer.best]
     least, most = first.peak_rss or 0, run.most_peak_rss or 0
     percent = 100 * (least - most) / least
     words = "" if run.allocator == GLIBC or not run.preloaded else " (install the allocator where the program runs)"
-    return [f"With {_name(run)} the program takes {style.bytes(most)} at most, {percent:.0f} % less{words}:"]
+    return [f"With {_name(run)}, the program uses at most {style.bytes(most)}, {percent:.0f} % less{words}:"]

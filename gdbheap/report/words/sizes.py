@@ -83,8 +83,8 @@ def _other_sentence(others: OtherSizes, style: Style) -> str:
     if others.asked is not None:
         slack = total.used - others.asked
         parts.append(
-            f"The program requested {style.bytes(others.asked)} of the bytes in use; the other {style.bytes(slack)} is "
-            "slack."
+            f"The program requested {style.bytes(others.asked)} of the bytes in use; the other {style.bytes(slack)} "
+            "is slack: the difference between block sizes and requested sizes."
         )
     if others.freed:
         parts.append(f"Packing the blocks of each size would free {style.bytes(others.freed)}.")

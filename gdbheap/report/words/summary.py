@@ -1,5 +1,5 @@
-"""The summary of ``heap`` in a few sentences: how much is used and free, how much can be returned, why the rest cannot,
-and what is unknown."""
+"""The summary of ``heap`` in a few sentences: how much is used and free, how much can be returned, why the rest cannot
+be returned, and what is unknown."""
 
 from __future__ import annotations
 
@@ -73,6 +73,6 @@ def _not_walked(unknown: Unknown | None, style: Style) -> str:
         return ""
     own = "its own memory" if unknown.own else "its own and other anonymous memory"
     where = PLACES.get(unknown.id) or (own if unknown.id.startswith("other.") else MALLOCS)
-    start = f"gdbheap does not walk the blocks of {unknown.name}. " if unknown.name else ""
+    start = f"gdbheap cannot list the blocks of {unknown.name}. " if unknown.name else ""
     part = "" if unknown.bytes is None else f"{style.bytes(unknown.bytes)} of "
     return f"{start}It is unknown how much of {part}{where} is free."

@@ -87,7 +87,7 @@ def render_list(answer: Listed, style: Style) -> str:
     if left_out:
         rows.append([f"{left_out:,} more", *[""] * (len(LISTED) - 1)])
     total = ["total", style.size(answer.bytes), *[""] * (len(LISTED) - 2)]
-    text = f"{_counts(answer.kinds) or 'No task'} in all."
+    text = f"{_counts(answer.kinds) or 'No task'} in total."
     return join(style.filled(text), table(LISTED, rows, style, total), _unreadable(answer.unreadable))
 
 

@@ -21,7 +21,7 @@ NOT_READ, NOT_READ_ASCII = "…", ".."
 HELP = """gdbheap top: the memory of running processes
 
 growth         how much RSS has grown since the process was first read
-malloc         memory that malloc has from the kernel
+malloc         memory that malloc got from the kernel
 malloc used    the part of malloc that the program has not freed
 idle           the part of malloc that is free
 Python         the arenas of Python's own allocator

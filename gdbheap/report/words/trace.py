@@ -25,7 +25,7 @@ def sentence(answer: Traced) -> str:
 def render(answer: Traced, style: Style) -> str:
     """Return the text of the answer: the sentence, and a row for each process."""
     columns = (
-        Column("pid"), Column("calls"), Column("threads"), Column("in use at most"), Column("in use at end"),
+        Column("pid"), Column("calls"), Column("threads"), Column("peak in use"), Column("in use at end"),
         Column("program", LEFT),
     )  # fmt: skip
     rows = [

@@ -22,7 +22,7 @@ ENDS = {
     "count": "it acted as often as requested",
     "ended": "there is nothing left to watch",
     "duration": "the requested time has passed",
-    "asked": "it was asked to end",
+    "asked": "a signal asked it to end",
 }
 
 
@@ -74,7 +74,7 @@ def _killed(event: Event, style: Style) -> str:
 
 
 def _unseen(event: Event, style: Style) -> str:
-    return f"{_process(event)}: its MemoryErrors cannot be seen: {'; '.join(event.errors)}"
+    return f"{_process(event)}: gdbheap cannot notice its MemoryErrors: {'; '.join(event.errors)}"
 
 
 def _unrestored(event: Event, style: Style) -> str:
@@ -94,7 +94,7 @@ def _left_out(event: Event, style: Style) -> str:
 
 
 def _serving(event: Event, style: Style) -> str:
-    open_to = ": whoever can reach this address learns process ids, names of programs and their memory use"
+    open_to = ": everybody who can reach this address can read process ids, names of programs and their memory use"
     return f"metrics are at {event.url}{open_to if event.everybody else ''}"
 
 

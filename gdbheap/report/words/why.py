@@ -27,8 +27,8 @@ def render(answer: Why, style: Style, with_maker: bool = False) -> str:
     """Return the text of ``heap why``: the chain from a root down to the block, the Python expression, and the
     dominators.
 
-    ``with_maker``: the log was searched for the stack that allocated the block, so add the stack, or that there is
-    none.
+    ``with_maker``: the log was searched for the stack that allocated the block, so add the stack, or a line that says
+    that there is none.
     """
     made = "\n".join(maker_lines(answer.made, style)) if with_maker else ""
     return join(_way(answer, style), made)
@@ -44,7 +44,7 @@ def _way(answer: Why, style: Style) -> str:
     if answer.expression:
         told.append(f"As a Python expression: {answer.expression}")
     if not answer.certain:
-        told.append("Not all of this chain is certain: a word that looks like a reference may be an old value.")
+        told.append("This chain is not certain: a word in it that looks like a reference may be an old value.")
     shown = _dominators(answer, style)
     lead = "Removing any one of these would free this block:" if shown else ""
     rest = unfinished(answer.not_examined, answer.next, style)
@@ -54,11 +54,11 @@ def _way(answer: Why, style: Style) -> str:
 def _not_led_to(answer: Why, name: str, style: Style) -> str:
     if answer.lacking:
         return (
-            f"Nothing in this core points to {name}; the core lacks {style.bytes(answer.lacking)} of the program's"
-            " memory, which may point to it."
+            f"Nothing in this core points to {name}. The core lacks {style.bytes(answer.lacking)} of the program's "
+            "memory, and the missing memory may point to it."
         )
     if answer.at_least:
-        return f"Nothing that was read points to {name}."
+        return f"Nothing in the memory that was read points to {name}."
     return (
         f"Nothing reachable points to {name}: the block is garbage, or lost. 'heap unreachable' lists unreachable "
         "memory."

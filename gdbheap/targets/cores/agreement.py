@@ -40,8 +40,8 @@ class Agreement:
     """The evidence that a file is the one that was mapped.
 
     ``by_id``: whether its build-id equals the one in memory. Without a build-id in memory, ``compared`` words of data
-    and of the dynamic section were compared, and ``equal`` of them are as this file, loaded there, makes them.
-    ``contradicted``: whether anything else rules the file out.
+    and of the dynamic section were compared, and ``equal`` of them are as this file, loaded at that address, makes
+    them. ``contradicted``: whether anything else rules the file out.
     """
 
     by_id: bool = False
@@ -70,7 +70,7 @@ class Left:
 def agreement(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile, left: Left) -> Agreement:
     """Return the evidence that ``loaded``, which the program headers of ``elf`` placed, comes from this file.
 
-    It is compared with the memory that the core has. If no comparison is ``left``, the evidence is empty.
+    The file is compared with the memory that the core has. If no comparison is ``left``, the evidence is empty.
     """
     found = read_build_id(machine, space, loaded.segments, loaded.bias)
     if found is not None:
@@ -152,8 +152,8 @@ def _locked_words(
 ) -> Iterator[tuple[int, int]]:
     """Yield (expected word, word in memory) for data that was relocated and then locked.
 
-    The expected word is as this file, loaded there, makes it. Words that are zero in the file, which a library may set,
-    and words that depend on other objects are left out.
+    The expected word is the one that this file produces when it is loaded at the object's address. Words that are zero
+    in the file, which a library may set, and words that depend on other objects are left out.
     """
     locked = next((segment for segment in elf.segments if segment.type == image.PT_GNU_RELRO), None)
     if locked is None or locked.address % machine.word or not locked.file_size:

@@ -127,7 +127,8 @@ class CoreFiles:
                 return
 
     def headerless(self, index: int) -> LoadedObject | None:
-        """Return the object whose first mapping has this index, if the core lacks its ELF header; its file's is used.
+        """Return the object whose first mapping has this index, if the core lacks its ELF header; the header of its
+        file is used instead.
 
         None if memory has the header, if no file is accepted as the one that was mapped, or after TRIED mappings of
         this path.
@@ -155,7 +156,8 @@ class CoreFiles:
         return None
 
     def _placed(self, index: int, elf: ElfFile) -> tuple[LoadedObject | None, bool]:
-        """Return the object if the file's program headers fit its mappings, and the file's bytes its memory; else None.
+        """Return the object if the file's program headers fit its mappings, and the file's bytes equal its memory; else
+        None.
 
         For None, the second value says whether anything rules the file out.
         """

@@ -122,6 +122,6 @@ def _keep(read: Callable[[int], bytes], build_id: str, end: float) -> str | None
         while piece := read(PIECE):
             size += len(piece)
             if size > LARGEST or time.monotonic() > end:
-                raise OSError("too large, or too slow")
+                raise OSError("the answer was too large or too slow")
             file.write(piece)
     return path

@@ -37,12 +37,14 @@ DYNAMIC_LIMIT = 64 << 10
 PATH_LIMIT = 4 << 10
 
 FindFiles = Callable[[str], Iterator[ElfFile]]
-"""A function that yields the files on this machine that may be the one that the process saw at a path."""
+"""A function that yields the files on this machine that may be the file that the process saw at a path."""
 
 
 @dataclass(frozen=True)
 class _Loaded:
-    """An object: its path, bias and program headers. ``elf``: the file that these were read from; None: from memory."""
+    """An object: its path, bias and program headers. ``elf``: the file that the program headers were read from; None if
+    they were read from memory.
+    """
 
     path: str
     bias: int
@@ -99,9 +101,9 @@ def _program(machine: Machine, space: Space, auxv: dict[int, int], files: FindFi
 
 
 def _program_bias(machine: Machine, segments: list[Segment], address: int) -> int | None:
-    """Return the load bias; ``address`` is that of the program headers.
+    """Return the load bias; ``address``: where the program headers are.
 
-    It follows from PT_PHDR. Without PT_PHDR the program headers are assumed to follow the ELF header.
+    The bias follows from PT_PHDR. Without PT_PHDR the program headers are assumed to follow the ELF header.
     """
     own = next((segment.address for segment in segments if segment.type == image.PT_PHDR), None)
     return load_bias(machine, segments, machine.page_down(address)) if own is None else address - own

@@ -27,8 +27,8 @@ def title(match: str) -> str:
 def dump(match: str, progress: Progress | None = None) -> Unpacked:
     """Return the last core that ``match`` selects, unpacked.
 
-    Raises NoTarget if there is none or no coredumpctl, NotPermitted, UsageError, GdbheapError if there is no room for
-    it.
+    Raises NoTarget if there is no such core or no coredumpctl, NotPermitted, UsageError, and GdbheapError if there is
+    no room for the core.
     """
     if not match or match.startswith("-") or "\0" in match:
         raise UsageError("--coredump: give a process id, or the name or path of a program")

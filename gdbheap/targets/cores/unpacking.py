@@ -67,7 +67,7 @@ class Unpacked:
 
 
 def packed_by(start: bytes) -> str | None:
-    """Return the name of the format of a file that begins like this; None for an unknown one."""
+    """Return the name of the format of a packed file that begins with ``start``; None for an unknown format."""
     named = {**NATIVE, **{magic: name for magic, (name, _make) in DECODERS.items()}}
     return next((name for magic, name in named.items() if start.startswith(magic)), None)
 
@@ -215,7 +215,7 @@ class _Portions:
 
 
 def _has_more(decoder: Any) -> bool:
-    """Return whether a decoder holds unused input; zlib's decoder returns it instead."""
+    """Return whether a decoder keeps unused input. zlib's decoder does not: it returns that input."""
     return not getattr(decoder, "needs_input", True)
 
 
@@ -282,7 +282,7 @@ class _Kept:
     def _check_room(self) -> None:
         self._checked = self.size
         if not disk_left(self.stream.fileno()):
-            raise self._no_room("gdbheap leaves the rest of the disk to other programs")
+            raise self._no_room("gdbheap leaves the remaining disk space to other programs")
 
     def _no_room(self, cause: str) -> GdbheapError:
         done = f"{self.size // MEGA} MiB were unpacked"
@@ -316,7 +316,7 @@ def _open_nameless() -> tuple[str, BinaryIO]:
             if error.errno in EXHAUSTED:
                 cause = os.strerror(error.errno or 0)
     where = " and ".join(one_line(folder) for folder in folders)
-    raise GdbheapError(f"no file can be made in {where} ({cause}): set TMPDIR to a folder with room")
+    raise GdbheapError(f"no file can be created in {where} ({cause}): set TMPDIR to a folder with room")
 
 
 def _room(folder: str) -> int:

@@ -1,29 +1,30 @@
-//! Words in bytes, bytes in files, and addresses in ranges.
+//! Functions that read words from bytes, read bytes from files, and find addresses in ranges.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Return the little-endian word at `offset`; None if the bytes end before its end.
+/// Return the 64-bit little-endian word at `offset` in `bytes`; None if `bytes` ends before the word ends.
 #[inline]
 pub fn word_at(bytes: &[u8], offset: usize) -> Option<u64> {
     bytes.get(offset..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
 }
 
-/// Return the little-endian 32-bit number at `offset`; None if the bytes end before its end.
+/// Return the 32-bit little-endian number at `offset` in `bytes`; None if `bytes` ends before the number ends.
 #[inline]
 pub fn half_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().map(|half| u32::from_le_bytes(*half))
 }
 
-/// Return the little-endian word at `offset`, and 0 beyond the end. For bytes that are known to be long enough; use
-/// `word_at` if they may be truncated.
+/// Return the 64-bit little-endian word at `offset` in `bytes`, or 0 if `bytes` ends before the word ends. For bytes
+/// that are known to be long enough; for bytes that may be truncated, use `word_at`.
 #[inline]
 pub fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     word_at(bytes, offset).unwrap_or(0)
 }
 
-/// Fill `buffer` from a file at `offset`, as far as the file goes. Return the number of bytes.
+/// Fill `buffer` with the bytes of a file from `offset` on, up to the end of the file or the first error. Return the
+/// number of bytes that were read.
 pub(crate) fn read_file(file: &File, offset: u64, buffer: &mut [u8]) -> usize {
     let mut done = 0;
     while done < buffer.len() {
@@ -37,25 +38,26 @@ pub(crate) fn read_file(file: &File, offset: u64, buffer: &mut [u8]) -> usize {
     done
 }
 
-/// Return the little-endian words of the bytes. Bytes after the last whole word are ignored.
+/// Return the 64-bit little-endian words of `bytes`. Bytes after the last whole word are ignored.
 pub fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|word| u64_at(word, 0)).collect()
 }
 
-/// Return the little-endian 32-bit number at `offset`, and 0 beyond the end, like `u64_at`.
+/// Return the 32-bit little-endian number at `offset` in `bytes`, or 0 if `bytes` ends before the number ends.
 #[inline]
 pub fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     half_at(bytes, offset).unwrap_or(0)
 }
 
-/// Return the index of the range that contains the address. Ranges must be ascending and disjoint.
+/// Return the index of the range [start, end) that contains the address; None if no range contains it. The ranges must
+/// be ascending and disjoint.
 #[inline]
 pub fn range_at(ranges: &[(u64, u64)], address: u64) -> Option<usize> {
     let place = ranges.partition_point(|(_, end)| *end <= address);
     ranges.get(place).filter(|(start, _)| *start <= address).map(|_| place)
 }
 
-/// Append [start, end) to ascending ranges, and merge it with the last one if they touch.
+/// Append [start, end) to ascending ranges. If the last range ends at `start`, extend that range instead.
 pub fn append(ranges: &mut Vec<(u64, u64)>, start: u64, end: u64) {
     match ranges.last_mut().filter(|last| last.1 == start) {
         Some(last) => last.1 = end,

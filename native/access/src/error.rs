@@ -10,7 +10,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing(pub u64);
 
-/// The watcher ended the work. Only the watcher knows the reason.
+/// The watcher cancelled the work. Only the watcher knows the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cancelled;
 
@@ -23,7 +23,7 @@ pub enum Error {
     Io(io::Error),
     /// An argument is not valid.
     Invalid(String),
-    /// There is not enough memory for the result.
+    /// There is not enough memory to store the result.
     Memory(&'static str),
     /// There are more items than can be counted.
     Overflow(&'static str),

@@ -1,15 +1,16 @@
-//! The bytes of a target, and everything that is done to a process: reading, stopping, following and calling it.
+//! Access to a target. This crate reads the target's bytes, and does everything that gdbheap does to a process:
+//! reading, stopping, following and calling it.
 //!
 //! Of the crates that read a target, only this one has unsafe code, and only in the modules that make system calls; the
-//! others forbid it. Data from a target is hostile and is passed on unchecked. A caller that reads for this crate is a
-//! `Source`; a caller that waits for long work is a `Watcher`.
+//! other crates forbid unsafe code. Data from a target may be hostile, and this crate passes it on unchecked. A caller
+//! that reads for this crate is a `Source`; a caller that waits for long work is a `Watcher`.
 //!
-//! Code for one processor is in a folder named after it; `arch` is the folder of the processor that this is built for.
-//! The folders have the same modules with the same names. A function that one of them cannot provide yet returns an
-//! error.
+//! Code for one processor is in a folder named after the processor; `arch` is the folder of the processor that this
+//! crate is built for. The folders have the same modules with the same names. A function that one of the folders cannot
+//! provide yet returns an error.
 //!
 //! A module imports only modules to its left: error, bytes, machine, signals, folder, stat, tables, patient, child;
-//! work; testing; memory; process. `arch` belongs with the last two, file by file.
+//! work; testing; memory; process. Each file of `arch` belongs to one of the last two modules.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 // Some code is used only on x86-64.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]

@@ -1,27 +1,28 @@
-//! The properties of machines that matter here. The caller passes them in; `Space` and `Pages` carry them. Words have 8
-//! bytes on all supported machines.
+//! The machines (processor architectures) that targets may have, and the properties of these machines that gdbheap
+//! needs. The caller passes the machine in; `Space` and `Pages` store it. Words have 8 bytes on all supported machines.
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result};
 
 const WORD: u32 = 8;
-/// The machines, by `e_machine` of ELF headers (elf.h).
+/// The supported machines, by their numbers in the field `e_machine` of ELF headers (elf.h).
 pub const EM_X86_64: u32 = 62;
 const EM_AARCH64: u32 = 183;
-/// The range of page sizes that Linux has on any machine.
+/// The smallest and the largest page size, in bytes, that Linux has on any machine.
 pub const SMALLEST_PAGE: u64 = 1 << 12;
 const LARGEST_PAGE: u64 = 1 << 20;
 /// Nothing is mapped below this address on any machine (vm.mmap_min_addr).
 pub const LOWEST: u64 = 1 << 12;
 
-/// The size of a target's pages, stored as a number of bits.
+/// The size of a target's pages, stored as its binary logarithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSize {
     shift: u32,
 }
 
 impl PageSize {
-    /// Make the size of pages of `size` bytes: a power of two that Linux has on some machine.
+    /// Create a page size of `size` bytes. Fails unless `size` is a power of two within the range of page sizes that
+    /// Linux has.
     pub fn new(size: u64) -> Result<PageSize> {
         match size.is_power_of_two() && (SMALLEST_PAGE..=LARGEST_PAGE).contains(&size) {
             true => Ok(PageSize { shift: size.trailing_zeros() }),
@@ -40,7 +41,7 @@ impl PageSize {
         address >> self.shift
     }
 
-    /// Return the start of the page with this number; the largest address for a page beyond the address space.
+    /// Return the start of the page with this number, or the largest address if the page is beyond the address space.
     #[inline(always)]
     pub fn start(self, number: u64) -> u64 {
         number.saturating_mul(self.bytes())
@@ -52,13 +53,13 @@ impl PageSize {
         address & !(self.bytes() - 1)
     }
 
-    /// Return the start of the first page at or after `address`; None if there is none.
+    /// Return the start of the first page at or after `address`; None if there is no such page.
     #[inline(always)]
     pub fn up(self, address: u64) -> Option<u64> {
         address.checked_next_multiple_of(self.bytes())
     }
 
-    /// Return the whole pages inside [start, end); None if there are none.
+    /// Return the range of the whole pages inside [start, end); None if no whole page is inside.
     #[inline]
     pub fn inside(self, start: u64, end: u64) -> Option<(u64, u64)> {
         let (first, last) = (self.up(start)?, self.down(end));
@@ -66,26 +67,28 @@ impl PageSize {
     }
 }
 
-/// The most registers of a frame on any machine.
+/// The largest number of registers that a stack frame has on any machine.
 pub const MAX_REGISTERS: usize = 33;
 
-/// The registers of a frame, by their numbers in unwind tables (DWARF).
+/// The registers of a stack frame, by their numbers in unwind tables (DWARF).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameRegisters {
-    /// The numbers are below `count`, which is at most MAX_REGISTERS.
+    /// The number of registers, at most MAX_REGISTERS. All register numbers are below it.
     pub count: usize,
     pub stack_pointer: usize,
-    /// Where a function has the address that it returns to.
+    /// The register that contains the address to which a function returns.
     pub return_address: usize,
-    /// Where the frame's own program counter stands: the same, or a number that no table uses.
+    /// The number under which the frame's own program counter is stored: that of `return_address`, or a number that no
+    /// table uses.
     pub counter: usize,
     /// The registers that a function must preserve.
     pub kept: &'static [u16],
-    /// Whose instructions unwind tables may contain.
+    /// The vendor whose special instructions unwind tables may contain.
     pub vendor: gimli::Vendor,
 }
 
-/// rax to r15, and the return address (System V ABI). The kept ones are rbx, rbp and r12 to r15.
+/// The registers of x86-64: rax to r15, and the return address (System V ABI). Functions must preserve rbx, rbp and r12
+/// to r15.
 const X86_64: FrameRegisters = FrameRegisters {
     count: 17,
     stack_pointer: 7,
@@ -95,8 +98,8 @@ const X86_64: FrameRegisters = FrameRegisters {
     vendor: gimli::Vendor::Default,
 };
 
-/// x0 to x30, the stack pointer and the program counter (DWARF for the Arm 64-bit Architecture). The kept ones are x19
-/// to x29.
+/// The registers of aarch64: x0 to x30, the stack pointer and the program counter (DWARF for the Arm 64-bit
+/// Architecture). Functions must preserve x19 to x29.
 const AARCH64: FrameRegisters = FrameRegisters {
     count: 33,
     stack_pointer: 31,
@@ -106,20 +109,20 @@ const AARCH64: FrameRegisters = FrameRegisters {
     vendor: gimli::Vendor::AArch64,
 };
 
-/// A machine, with the page size of one target.
+/// The machine of one target, with the target's page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     pub frames: FrameRegisters,
     pub page: PageSize,
-    /// The end of the addresses that a program gets unless it asks for higher ones.
+    /// The end of the addresses at which a program gets memory unless it asks for higher addresses.
     pub user_end: u64,
-    /// The bits of a pointer that are its address.
+    /// A mask of the bits of a pointer that form the address.
     pub pointer_mask: u64,
 }
 
 impl Machine {
-    /// Make a machine. `number`: the machine in ELF headers. `word` and `page` are the sizes of words and pages in
-    /// bytes. Fails for a machine, words or pages that are not supported.
+    /// Create a machine. `number`: its number in ELF headers. `word`, `page`: the sizes of its words and pages in
+    /// bytes. Fails if the machine, or one of the sizes, is not supported.
     pub fn new(number: u32, word: u32, page: u64, user_end: u64, pointer_mask: u64) -> Result<Machine> {
         let frames = match number {
             EM_X86_64 => X86_64,

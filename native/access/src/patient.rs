@@ -1,8 +1,9 @@
-//! Reading the memory and the files of a process while it runs.
+//! Reads memory and files of a process that is running.
 //!
-//! For such a read, the kernel takes the lock of the process's memory map, or the lock of execve(2). A thread of the
-//! process may hold it for ever; the reader then blocks and does not react to signals. So a separate thread reads, and
-//! gdbheap continues without it if it blocks. Paths that other users name are opened in the same way.
+//! The kernel does such a read under the lock of the process's memory map, or under the lock of execve(2). A thread of
+//! the process may hold this lock for ever; the reader then blocks and does not react to signals. So a separate thread
+//! reads, and gdbheap continues without this thread if it blocks. Files whose paths come from other users are opened in
+//! the same way.
 #![forbid(unsafe_code)]
 
 use crate::bytes::read_file;
@@ -20,32 +21,33 @@ use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How to find out whether a reader is stuck: the time between two checks, and how many checks in a row must find that
-/// the reader waits in the kernel and has not worked since the check before. With PATIENT that takes a second. Once
-/// several readers are stuck, HASTY applies: another process is not worth a second.
+/// When a reader counts as stuck: the time between two checks, and the number of checks in a row that must find the
+/// reader waiting in the kernel, without any work done since the check before. PATIENT takes one second in all. Once
+/// SEVERAL readers are stuck, HASTY applies instead: one more process is not worth the wait of a second.
 pub(crate) const PATIENT: (Duration, u32) = (Duration::from_millis(250), 4);
 pub(crate) const HASTY: (Duration, u32) = (Duration::from_millis(20), 2);
 const SEVERAL: usize = 4;
-/// Once this many paths named by other users are stuck, no further one is tried.
+/// Once the kernel blocks the work on this many paths that other users named, no further such path is tried.
 const MOST_NAMED: usize = 16;
 /// A device number that no device has. It marks keys that are paths named by other users.
 const NAMED: u64 = u64::MAX;
-/// For this many milliseconds after a successful read, memory is read directly.
+/// For this many milliseconds after a successful read by a worker, memory is read directly, without a worker.
 const DIRECT: u64 = 10;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A thread that does one piece of work after the other.
+/// A thread that does pieces of work, one after the other.
 struct Worker {
-    /// The process that the thread belongs to: a forked child does not have the thread.
+    /// The id of the process that has the thread. A child that this process forks does not have the thread.
     process: u32,
-    /// The path of its `stat` file in /proc.
+    /// The path of the thread's `stat` file in /proc.
     stat: String,
     works: Sender<Work>,
     busy: Arc<AtomicBool>,
 }
 
-/// A file of a process. The key is the device and inode of its folder and the file's name, whatever path was used.
+/// The key of a file of a process: the device and the inode of the file's folder, and the file's name. The key is the
+/// same whatever path was used.
 type Key = (u64, u64, OsString);
 
 static IDLE: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
@@ -70,7 +72,7 @@ impl Worker {
         Ok(Worker { process: std::process::id(), stat: format!("/proc/{}/stat", place.display()), works, busy })
     }
 
-    /// Return the answer; None if the worker is stuck.
+    /// Return the worker's answer; None if the worker is stuck.
     fn answer<T>(&self, answers: &Receiver<Result<T>>, looks: (Duration, u32), sleeps: bool) -> Option<Result<T>> {
         await_answer(&self.stat, looks, sleeps, |look| match answers.recv_timeout(look) {
             Ok(answer) => Some(answer),
@@ -80,14 +82,16 @@ impl Worker {
     }
 }
 
-/// Return how much a thread with this `stat` file has worked and read from disk, if it is waiting in the kernel; None
-/// if it is not. `sleeps`: whether to include a wait that a signal would end.
+/// Return what a thread has done so far, if it is waiting in the kernel: its page faults that read from disk, and its
+/// CPU times. None if the thread is not waiting. `stat`: the path of the thread's `stat` file. `sleeps`: whether a wait
+/// that a signal would end counts, too.
 fn worked(stat: &str, sleeps: bool) -> Option<[String; 3]> {
     let [state, faults, user, system] = fields(stat, [STATE, MAJOR_FAULTS, USER_TIME, SYSTEM_TIME])?;
     (state == UNINTERRUPTIBLE || sleeps && state == SLEEPING).then_some([faults, user, system])
 }
 
-/// Return what `hear` returns; None if the thread that should answer is stuck. `hear` waits for the given time.
+/// Return the answer that `hear` returns; None if the thread that should answer is stuck. `hear` waits for the answer
+/// for the given time. `stat`: the path of the thread's `stat` file.
 pub(crate) fn await_answer<T>(
     stat: &str,
     (look, looks): (Duration, u32),
@@ -108,7 +112,7 @@ pub(crate) fn await_answer<T>(
     }
 }
 
-/// Return the first `limit` bytes of a file, however long that takes.
+/// Return the first `limit` bytes of a file, however long the read takes.
 pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     if is_table(path) {
         return read_table(path, limit);
@@ -131,8 +135,8 @@ fn key_of(path: &Path) -> Result<Key> {
     Ok((folder.dev(), folder.ino(), path.file_name().unwrap_or_default().to_owned()))
 }
 
-/// Return a free worker. If a worker was stuck at the same key, return that one if it is free by now, and None if it is
-/// still stuck.
+/// Return a free worker. If an earlier worker was stuck at the same key, return that worker if it is free by now, and
+/// None if it is still stuck.
 fn worker_for(key: &Key) -> Result<Option<Worker>> {
     let mut waiting = held(&WAITING);
     let waiting = waiting.get_or_insert_with(HashMap::new);
@@ -147,7 +151,7 @@ fn worker_for(key: &Key) -> Result<Option<Worker>> {
     idle.map_or_else(Worker::start, Ok).map(Some)
 }
 
-/// Return the result of `work`, which another thread does. ETIMEDOUT if the work is stuck in the kernel, and at once if
+/// Have another thread do `work`, and return the result. ETIMEDOUT if the work is stuck in the kernel, and at once if
 /// earlier work with this `key` is still stuck. `hasty`: give up early, because a process is stopped meanwhile.
 fn patiently<T: Send + 'static>(
     key: &Key,
@@ -172,7 +176,7 @@ fn patiently<T: Send + 'static>(
     }
 }
 
-/// Work with a file in the folder of a process. ETIMEDOUT if the kernel blocks the work.
+/// Do `work` with a file in the folder of a process. ETIMEDOUT if the kernel blocks the work.
 pub(crate) fn at_path<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce(&Path) -> Result<T> + Send + 'static,
@@ -181,8 +185,8 @@ pub(crate) fn at_path<T: Send + 'static>(
     patiently(&key_of(path)?, false, move || work(&file))
 }
 
-/// Work with a file that other users name. ETIMEDOUT if the kernel blocks the work, or if it already blocks many works
-/// of this kind.
+/// Do `work` with a file whose path comes from another user. ETIMEDOUT if the kernel blocks the work, or if it already
+/// blocks the work on MOST_NAMED such files.
 pub(crate) fn at_name<T: Send + 'static>(
     name: OsString,
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -201,7 +205,7 @@ pub fn read_patiently(path: &Path, limit: u64) -> Result<Vec<u8>> {
     at_path(path, move |file| read(file, limit))
 }
 
-/// Return `size` bytes of a file in the folder of a process, from an offset on; fewer at the end of the file. ETIMEDOUT
+/// Return `size` bytes of a file in the folder of a process, from `offset` on; fewer if the file ends before. ETIMEDOUT
 /// if the kernel blocks the read.
 pub fn read_at_patiently(path: &Path, offset: u64, size: usize) -> Result<Vec<u8>> {
     at_path(path, move |file| Ok(bytes_of(&File::open(file)?, offset, size)))
@@ -236,12 +240,12 @@ fn bytes_of(file: &File, offset: u64, size: usize) -> Vec<u8> {
 }
 
 /// The memory of a running process (`/proc/PID/mem`). For a moment after a read that did not block, memory is read
-/// directly: an answer from another thread takes longer than fifty small reads.
+/// directly, because the answer of another thread takes longer than fifty small reads.
 pub(crate) struct RunningMemory {
     file: Arc<File>,
     key: Key,
     since: Instant,
-    /// Milliseconds after `since` until which memory is read directly.
+    /// Until when memory is read directly, in milliseconds after `since`.
     direct: AtomicU64,
 }
 
@@ -252,7 +256,8 @@ impl RunningMemory {
         Ok(RunningMemory { file: Arc::new(file), key, since: Instant::now(), direct: AtomicU64::new(0) })
     }
 
-    /// Fill a prefix of `buffer` and return its length; 0 if the kernel waits for the lock of the memory map.
+    /// Fill a prefix of `buffer` with the bytes at `address`. Return the length of the prefix; 0 if the kernel waits
+    /// for the lock of the memory map.
     pub(crate) fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
         if self.now() < self.direct.load(Ordering::Relaxed) {
             return read_file(&self.file, address, buffer);

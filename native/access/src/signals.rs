@@ -1,12 +1,12 @@
-//! Signals: gdbheap's threads must not run the signal handlers of the program that they run in, and must not wait for
-//! ever.
+//! Protection from signals: gdbheap's threads must not run signal handlers of the program that gdbheap runs in, and
+//! must not wait for ever.
 
 use crate::stat::{fields, said, STATE, SYSTEM_TIME, UNINTERRUPTIBLE, USER_TIME};
 use std::io::Error;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// A thread is stuck if it waits in the kernel at this many checks, without having worked between them.
+/// A thread counts as stuck if so many checks find it waiting in the kernel, and it has not worked between them.
 const LOOKS: u32 = 4;
 const LOOK: Duration = Duration::from_millis(500);
 const STACK: usize = 128 << 10;
@@ -14,20 +14,20 @@ const STACK: usize = 128 << 10;
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 const FAILED: libc::c_int = 1;
 
-/// The message for the end of a stuck process. Not set if the process is not gdbheap's own.
+/// The message that is written when a stuck process is ended. Not set if the process is not gdbheap's own.
 static LINE: OnceLock<Vec<u8>> = OnceLock::new();
 
-/// From now on, end this process when it cannot react to a request to end.
+/// From now on, end this process if it cannot react to a request to end.
 ///
-/// That happens if a thread waits in the kernel for a server that is gone (NFS), or for the lock of another process's
-/// memory map, and the handler of the signal waits for that thread. `line` is then written to standard error. The
-/// kernel releases everything that the process holds, as at any other end. A second call does nothing.
+/// A process cannot react if one of its threads waits in the kernel for a server that is gone (NFS), or for the lock of
+/// another process's memory map, and if the handler of the signal waits for that thread. `line` is then written to
+/// standard error. The kernel releases everything that the process holds, as at any other end. A second call does
+/// nothing.
 pub fn end_where_deaf(line: Vec<u8>) {
     if LINE.set(line).is_ok() {
         let _held = SignalsHeld::hold();
-        // Not a thread of Rust's: those call malloc when they begin, which reserves 64 MiB of addresses for each
-        // thread.
-        // SAFETY: both are plain data that the calls fill in; the thread is detached and gets no argument.
+        // This is not one of Rust's threads, which call malloc when they begin: that reserves 64 MiB of addresses for
+        // each thread.
         unsafe {
             let (mut thread, mut kind) = (std::mem::zeroed(), std::mem::zeroed());
             libc::pthread_attr_init(&mut kind);
@@ -39,7 +39,7 @@ pub fn end_where_deaf(line: Vec<u8>) {
     }
 }
 
-/// Watch for a pending signal of ENDING while the first thread waits in the kernel.
+/// End this process if the first thread stays in the kernel while a signal of ENDING is pending.
 extern "C" fn listen(_nothing: *mut libc::c_void) -> *mut libc::c_void {
     let (first, mut stuck) = (std::process::id() as i32, Stuck::default());
     loop {
@@ -52,7 +52,7 @@ extern "C" fn listen(_nothing: *mut libc::c_void) -> *mut libc::c_void {
     }
 }
 
-/// Return whether a signal of ENDING is pending. This thread blocks all signals.
+/// Return whether a signal of ENDING is pending. It stays pending, because this thread blocks all signals.
 fn is_told() -> bool {
     // SAFETY: the set is plain data that the call fills in.
     unsafe {
@@ -62,7 +62,7 @@ fn is_told() -> bool {
     }
 }
 
-/// Watches threads of this process that may no longer work although the process should end.
+/// Notices when threads of this process no longer work although the process should end.
 #[derive(Default)]
 pub(crate) struct Stuck {
     last: Vec<[String; 3]>,
@@ -71,8 +71,8 @@ pub(crate) struct Stuck {
 }
 
 impl Stuck {
-    /// End this process, if it is gdbheap's own, when these threads were in one of these states at several checks and
-    /// did nothing in between. Does nothing if the last check was a moment ago.
+    /// End this process, if it is gdbheap's own, once several checks in a row found each of `threads` in one of
+    /// `states`, and without any work since the first of these checks. Do nothing if the last check was a moment ago.
     pub(crate) fn look(&mut self, threads: &[i32], states: &[&str]) {
         if self.looked.is_some_and(|looked| looked.elapsed() < LOOK * 9 / 10) {
             return;
@@ -88,7 +88,7 @@ impl Stuck {
     }
 }
 
-/// End this process with its message, if it is gdbheap's own.
+/// End this process and write its message, if the process is gdbheap's own.
 pub(crate) fn end() {
     if let Some(line) = LINE.get() {
         // SAFETY: reads bytes that are never freed, and ends the process.
@@ -99,8 +99,8 @@ pub(crate) fn end() {
     }
 }
 
-/// Return how much a thread of this process has worked, and how often it went to sleep; None if it is in none of these
-/// states.
+/// Return the CPU times of a thread of this process, and how often the thread went to sleep; None if the thread is in
+/// none of `states`.
 fn waited(thread: i32, states: &[&str]) -> Option<[String; 3]> {
     let folder = format!("/proc/self/task/{thread}");
     let [state, user, system] = fields(&format!("{folder}/stat"), [STATE, USER_TIME, SYSTEM_TIME])?;
@@ -108,13 +108,14 @@ fn waited(thread: i32, states: &[&str]) -> Option<[String; 3]> {
     states.contains(&state.as_str()).then_some([user, system, slept])
 }
 
-/// Return the id of this thread.
+/// Return the id of the calling thread.
 pub(crate) fn thread_id() -> i32 {
-    // SAFETY: takes nothing.
+    // SAFETY: the call takes no arguments.
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
 
-/// Blocks all signals on this thread, so that the threads it starts never run a handler of gdb's or Python's.
+/// While this value exists, all signals are blocked on this thread. Threads that it starts meanwhile never run a
+/// handler of gdb's or Python's.
 pub struct SignalsHeld(libc::sigset_t);
 
 impl SignalsHeld {
@@ -137,8 +138,8 @@ impl Drop for SignalsHeld {
     }
 }
 
-/// A timer that interrupts (EINTR) the system call in which this thread waits: repeatedly, from some moment on, as long
-/// as the timer exists.
+/// A timer that repeatedly interrupts (EINTR) the system call in which this thread waits. It begins after a given time,
+/// and continues as long as this value exists.
 pub(crate) struct Alarm(libc::timer_t);
 
 extern "C" fn nothing(_signal: libc::c_int) {}

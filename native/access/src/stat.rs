@@ -2,20 +2,20 @@
 //! proc_pid_status(5)).
 #![forbid(unsafe_code)]
 
-/// The numbers of fields: the letter of the state, the page faults that waited for a disk, and the time spent in user
-/// code and in the kernel.
+/// The numbers of these fields of `stat`: the letter of the state, the page faults that waited for a disk, the time
+/// spent in user code, and the time spent in the kernel.
 pub(crate) const STATE: usize = 3;
 pub(crate) const MAJOR_FAULTS: usize = 12;
 pub(crate) const USER_TIME: usize = 14;
 pub(crate) const SYSTEM_TIME: usize = 15;
 /// The state of a thread that waits in the kernel and does not react to signals.
 pub(crate) const UNINTERRUPTIBLE: &str = "D";
-/// The state of a thread that waits, and that a signal would wake.
+/// The state of a thread that waits and that a signal would wake.
 pub(crate) const SLEEPING: &str = "S";
 
-/// Return the fields with these numbers (from 3 on), all from one moment; None if a field is missing, for example
-/// because the process is gone. The second field, a name in parentheses, may contain anything. An execve(2) of the
-/// process blocks the reader.
+/// Return the fields of a `stat` file with these numbers (3 or more), all from one moment; None if a field is missing,
+/// for example because the process is gone. The second field, a name in parentheses, may contain anything. While the
+/// process is in execve(2), the read blocks.
 pub(crate) fn fields<const N: usize>(path: &str, numbers: [usize; N]) -> Option<[String; N]> {
     let stat = std::fs::read_to_string(path).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
@@ -23,8 +23,8 @@ pub(crate) fn fields<const N: usize>(path: &str, numbers: [usize; N]) -> Option<
     found.iter().all(Option::is_some).then(|| found.map(Option::unwrap_or_default))
 }
 
-/// Return whether the process with this `status` file ignores a signal, by choice or by default. An ignored signal
-/// wakes a thread only while it is traced.
+/// Return whether the process with this `status` file ignores a signal, because it asked for that or by default. An
+/// ignored signal wakes a thread only while the thread is traced.
 pub(crate) fn ignores(status: &str, signal: i32) -> bool {
     let status = std::fs::read_to_string(status).unwrap_or_default();
     let has = |name: &str| {
@@ -35,29 +35,30 @@ pub(crate) fn ignores(status: &str, signal: i32) -> bool {
     (1..=64).contains(&signal) && (has("SigIgn:") || (is_by_default && !has("SigCgt:")))
 }
 
-/// Return the value of a name in a `status` file; None if it is not there. Reading the file never blocks.
+/// Return the value of the line `name` in a `status` file; None if there is no such line or file. Reading the file
+/// never blocks.
 pub(crate) fn said(status: &str, name: &str) -> Option<String> {
     let text = std::fs::read(status).ok()?;
     said_in(&text, name).map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
-/// Return the value of a name in the text of a `status` file.
+/// Return the value of the line `name` in the text of a `status` file; None if there is no such line.
 pub(crate) fn said_in<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut lines = text.split(|byte| *byte == b'\n');
     lines.find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b":")).map(<[u8]>::trim_ascii)
 }
 
-/// Return the letter of the state in a `status` file.
+/// Return the letter of the state in a `status` file; None if the file has no state.
 pub(crate) fn state(status: &str) -> Option<char> {
     said(status, "State")?.chars().next()
 }
 
-/// Return whether the state in a `status` file is that of a process that has ended; also true if there is no state.
+/// Return whether a `status` file says that the process has ended; also true if the file has no state.
 pub(crate) fn has_ended(status: &str) -> bool {
     state(status).is_none_or(|state| matches!(state, 'X' | 'x' | 'Z'))
 }
 
-/// Return whether the state in a `status` file is uninterruptible sleep.
+/// Return whether a `status` file says that the thread is in uninterruptible sleep.
 pub(crate) fn sleeps_uninterruptibly(status: &str) -> bool {
     state(status) == Some('D')
 }

@@ -1,14 +1,16 @@
-//! Tables of mappings (maps, smaps). Paths in them may be up to 16 KiB long, so tens of thousands of lines can take
-//! gigabytes without any useful content. Lines are cut while they are read.
+//! Reads tables of mappings (maps, smaps). Paths in them may be up to 16 KiB long, so tens of thousands of lines can
+//! take gigabytes without any useful content. So long lines are cut short while they are read.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
 use std::io::{Read, Result};
 use std::path::Path;
 
-/// Long enough for the fields before the path, and for any path that can be opened by name.
+/// The longest part of a line that is kept, in bytes. It has room for the fields before the path, and for any path that
+/// can be opened by name.
 const LONGEST: usize = 128 + libc::PATH_MAX as usize;
-/// After this many bytes of a table, lines are cut shorter, because the rest is probably more of the same.
+/// After this many bytes of a table, lines are cut to SHORT bytes, because later lines are probably like the earlier
+/// ones.
 const PLENTY: usize = 64 << 20;
 const SHORT: usize = 256;
 const PIECE: usize = 256 << 10;
@@ -18,7 +20,7 @@ pub(crate) fn is_table(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == "maps" || name == "smaps")
 }
 
-/// Return the first `limit` bytes of a table, without the ends of its longest lines.
+/// Return the first `limit` bytes of a table of mappings, with very long lines cut short.
 pub(crate) fn read_table(path: &Path, limit: u64) -> Result<Vec<u8>> {
     without_ends(File::open(path)?.take(limit))
 }
@@ -54,7 +56,7 @@ mod tests {
         line
     }
 
-    /// A line that is repeated.
+    /// A reader that returns the same line many times.
     struct Again {
         line: Vec<u8>,
         times: u64,

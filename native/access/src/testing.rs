@@ -1,4 +1,4 @@
-//! Watchers for the tests of this crate and of those that depend on it.
+//! Watchers for the tests of this crate and of the crates that depend on it.
 #![forbid(unsafe_code)]
 
 use crate::error::Cancelled;
@@ -23,7 +23,7 @@ impl Watcher for Ended {
     }
 }
 
-/// A watcher that cancels all work after a number of checks.
+/// A watcher that allows a number of checks, and cancels all work at the next check.
 pub struct Cancelling(AtomicU64);
 
 impl Cancelling {

@@ -1,8 +1,8 @@
-//! Long work on all cores, with a watcher that may cancel it.
+//! Runs long work on several processors, with a watcher that may cancel the work.
 //!
 //! Workers are separate threads. The calling thread wakes up a few times a second and calls the watcher, which receives
-//! the progress and may cancel the work. If only the calling thread can read (a remote target), it does the work
-//! itself.
+//! the progress and may cancel the work. If only the calling thread can read (a remote target), the calling thread does
+//! the work itself.
 #![forbid(unsafe_code)]
 
 use crate::error::{Cancelled, Error, Result};
@@ -13,7 +13,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const WAKE: Duration = Duration::from_millis(50);
-/// Workers that have not ended this long after a signal are assumed not to notice it.
+/// Workers that have not ended this long after the program was asked to end are assumed not to notice the cancellation.
 const PATIENCE: Duration = Duration::from_secs(3);
 const MAX_THREADS: usize = 8;
 /// The number of steps between two checks for cancellation.
@@ -28,7 +28,7 @@ pub struct Progress {
 
 /// The observer of long work. It is called only on the thread that asked for the work.
 pub trait Watcher: Sync {
-    /// Decide whether the work should continue; an error cancels it. `progress`: None if nothing is counted.
+    /// Decide whether the work should continue; an error cancels the work. `progress`: None if the work is not counted.
     fn attend(&self, progress: Option<Progress>) -> Result<(), Cancelled>;
 
     /// Return whether a signal asked this program to end.
@@ -42,7 +42,7 @@ pub trait Watcher: Sync {
     }
 }
 
-/// State that workers share with the thread that waits for them.
+/// State that the workers share with the thread that waits for them.
 pub struct Control<'a> {
     watcher: &'a dyn Watcher,
     cancelled: AtomicBool,
@@ -74,19 +74,19 @@ impl Control<'_> {
     }
 }
 
-/// Take something that only one worker may have; None if a worker has already taken it.
+/// Take something that only one worker may have; None if another worker has already taken it.
 pub fn take<T>(room: &Mutex<Option<T>>) -> Option<T> {
     room.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
 }
 
-/// Checks whether the work should continue, on the thread that does it.
+/// A function that checks, on the thread that does the work, whether the work should continue.
 pub type Look<'a> = &'a dyn Fn() -> Result<(), Cancelled>;
 
 /// Counts the steps of a search on the calling thread, and checks occasionally whether to continue.
 pub struct Steps<'a> {
     pub watcher: &'a dyn Watcher,
     taken: u64,
-    /// The number of steps without a result that are left. A step that leads somewhere is not counted.
+    /// How many more steps may find nothing. A step that finds something is not counted.
     pub left: u64,
 }
 
@@ -101,7 +101,7 @@ impl Steps<'_> {
         self.look()
     }
 
-    /// Check now and then whether to continue.
+    /// Check, once every STEPS_UNHEARD calls, whether to continue.
     #[inline]
     pub fn look(&mut self) -> Result<(), Cancelled> {
         self.taken += 1;
@@ -117,17 +117,18 @@ fn threads_for(jobs: usize) -> usize {
     cores.min(MAX_THREADS).min(jobs).max(1)
 }
 
-/// Work to do, and its watcher.
+/// How to do some long work, and the watcher of the work.
 pub struct Task<'a> {
     pub watcher: &'a dyn Watcher,
-    /// The sum of what the calls of `advance` count; None if nothing is counted.
+    /// The sum of all bytes that the work will count by `advance`; None if nothing is counted.
     pub total: Option<u64>,
     /// Whether the calling thread must do all the work.
     pub inline: bool,
 }
 
 impl Task<'_> {
-    /// Do all jobs, on several workers, each with a state of its own. Return the states.
+    /// Do all jobs on several workers. Each worker has its own state, which `init` creates. Return the states of all
+    /// workers.
     pub fn run<J, W>(
         &self,
         jobs: &[J],
@@ -211,7 +212,8 @@ fn in_threads<W: Send>(
     })
 }
 
-/// The workers that have not ended: how many they are, and the thread ids of those that have begun.
+/// The workers that have not ended. `count`: their number, including those that have not begun. `threads`: the thread
+/// ids of the workers that have begun.
 struct Running {
     count: usize,
     threads: Vec<i32>,
@@ -221,7 +223,7 @@ fn held(running: &Mutex<Running>) -> MutexGuard<'_, Running> {
     running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Wait for a short time. Return true once all workers have ended.
+/// Wait for a short time, or until all workers have ended. Return whether all workers have ended.
 fn wait(running: &Mutex<Running>, ended: &Condvar) -> bool {
     let answer = ended.wait_timeout_while(held(running), WAKE, |running| running.count > 0);
     answer.unwrap_or_else(PoisonError::into_inner).0.count == 0

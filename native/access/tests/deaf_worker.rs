@@ -1,4 +1,4 @@
-//! A program that was told to end, while a thread of its own computes for ever.
+//! A program was asked to end while one of its own threads computes for ever.
 
 use gdbheap_access::error::Cancelled;
 use gdbheap_access::signals::end_where_deaf;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 const SPINS: &str = "GDBHEAP_TEST_SPINS";
 const LINE: &str = "a worker of ours never ends\n";
-/// It takes three seconds; a machine may be busy.
+/// The program needs three seconds to end; the machine may be busy.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A watcher in a program that was told to end.
+/// A watcher in a program that was asked to end.
 struct Told;
 
 impl Watcher for Told {
@@ -24,7 +24,7 @@ impl Watcher for Told {
     }
 }
 
-/// Starts itself as the program that spins, and waits for its end.
+/// Start this test again as the program that computes for ever, and wait for the end of that program.
 #[test]
 fn a_worker_that_hears_nothing_ends_with_the_program() {
     if std::env::var_os(SPINS).is_some() {

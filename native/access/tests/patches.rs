@@ -41,7 +41,7 @@ fn a_function_is_entered_through_its_stub() {
     assert_eq!((patch.address, &patch.original[..], patch.replacement.len()), (START, &PUSHES[..6], 6));
     let entry = target(START, &patch.replacement);
     assert!(patch.stub_at <= entry && entry < patch.trap && patch.trap < patch.stub_at + patch.stub.len() as u64);
-    // The replaced instructions come at the end, and after them the jump back.
+    // The replaced instructions come at the end of the stub, followed by the jump back.
     let at = patch.stub.len() - 5;
     assert_eq!(patch.stub[at - 6..at], PUSHES[..6]);
     assert_eq!(target(patch.stub_at + at as u64, &patch.stub[at..]), START + 6);
@@ -72,7 +72,7 @@ fn a_stub_stays_as_long_as_the_jump_to_it() {
     assert!(plan(Cave { text: START, ..unloaded }).is_ok());
 }
 
-/// xor eax, eax; je to the ret; mov eax, 28; syscall; neg eax; ret, and what fills up.
+/// xor eax, eax; je to the ret; mov eax, 28; syscall; neg eax; ret, and padding.
 const SHORT: &[u8] =
     &[0x31, 0xc0, 0x74, 0x09, 0xb8, 28, 0, 0, 0, 0x0f, 0x05, 0xf7, 0xd8, 0xc3, 0x66, 0x0f, 0x1f, 0x44, 0, 0];
 
@@ -87,7 +87,7 @@ fn a_call_is_carried_out_by_the_stub_where_what_follows_cannot_be_replaced() {
     assert_eq!(target(patch.stub_at + at as u64, &patch.stub[at..]), START + 11);
 }
 
-/// Return whether the flags are saved before the first comparison changes them.
+/// Return whether the stub saves the flags before its first comparison changes them.
 fn keeps_flags(patch: &Patch) -> bool {
     let entry = target(patch.address, &patch.replacement);
     let stub = &patch.stub[(entry - patch.stub_at) as usize..];
@@ -103,7 +103,7 @@ fn flags_are_kept_but_where_a_function_is_called() {
     assert!(!keeps_flags(&beginning));
     let pad = [&[0xf3, 0x0f, 0x1e, 0xfa], PUSHES].concat();
     assert!(!keeps_flags(&plan(&pad, 4, None).expect("a plan")));
-    // Behind a call, in the middle of a function, and at a beginning to which the function itself jumps back.
+    // Places after a call, in the middle of a function, and at a beginning to which the function itself jumps back.
     assert!(keeps_flags(&plan(SHORT, 11, Some(4)).expect("a plan")));
     assert!(keeps_flags(&plan(&[&[0x90, 0x90], PUSHES].concat(), 2, None).expect("a plan")));
     assert!(keeps_flags(&plan(&[0x41, 0x57, 0x41, 0x56, 0x41, 0x55, 0x75, 0xf8, 0xc3], 0, None).expect("a plan")));
@@ -129,7 +129,7 @@ fn a_later_run_finds_its_stub_and_uses_it_again() {
         wanted.conditions[0].value = chance.below(1 << 40);
         let again = plan_all(&[wanted], &[cave.clone()], SIGNAL).expect("a plan").remove(0);
         assert_eq!((again.stub_at, again.stub.len()), (patch.stub_at, patch.stub.len()));
-        // Another place gets its own.
+        // A patch of another place gets a stub of its own.
         let other = plan_all(&[place(SHORT, 11, Some(4))], &[cave], SIGNAL).expect("a plan").remove(0);
         assert!(other.stub_at >= left[0].end);
     }

@@ -24,26 +24,27 @@ answers! {
         fork: u64,
     }
 
-    /// The blocks in use, the bytes that were requested for them, and the bytes that can be used.
+    /// The number of blocks in use, the bytes that were requested for them, and the bytes that the program can use in
+    /// them.
     struct CallsInUse of events::InUse { blocks: u64, bytes: u64, usable: u64 }
 
-    /// The state after a call. Calls are numbered from 1.
+    /// The state after the call with the number `call`. Calls are numbered from 1.
     struct CallMoment of events::Moment { call: u64, nanoseconds: u64, in_use: CallsInUse }
 
-    /// What realloc did to known blocks.
+    /// What realloc did to known blocks: how many grew, shrank and moved, and how many bytes were copied.
     struct CallResizes of events::Resized { grown: u64, shrunk: u64, moved: u64, copied: u64 }
 
-    /// The blocks that lived at least `start` and less than `end`.
+    /// The number of blocks that lived at least `start` and less than `end`.
     struct LifeSpan of events::Span { start: u64, end: u64, blocks: u64 }
 
     /// How long released blocks lived. `median`, `most_of` and `longest` are None if no block was released.
     struct Lives { zero: u64, median: Option<u64>, most_of: Option<u64>, longest: Option<u64>, spans: Vec<LifeSpan> }
 
-    /// The calls that returned at least `start` and less than `end` bytes, and the blocks of such sizes in use at the
-    /// end.
+    /// Calls that returned blocks of at least `start` and less than `end` bytes: the number of calls and their bytes.
+    /// `live`, `live_bytes`: the blocks of such sizes that are in use at the end, and their bytes.
     struct CallSize of events::SizeRow { start: u64, end: u64, calls: u64, bytes: u64, live: u64, live_bytes: u64 }
 
-    /// The end of a section of calls, and the most bytes that were in use within the section.
+    /// The state at the end of a section of calls, and the most bytes that were in use at a time within the section.
     struct CurvePoint of events::Point { calls: u64, nanoseconds: u64, blocks: u64, bytes: u64, most_bytes: u64 }
 
     /// Statistics of the calls of one process.
@@ -117,8 +118,8 @@ impl From<events::Stats> for CallStats {
     }
 }
 
-/// Return statistics of the calls of a process. `room`: bytes of memory that may be used. Raises OSError, MemoryError,
-/// and ValueError for a stage that is too large. The log is read up to the first damaged stage.
+/// Return statistics of the calls of a process. `room`: how many bytes of memory may be used. The log is read up to the
+/// first damaged stage. Raises OSError, MemoryError, and ValueError for a stage that is too large.
 #[pyfunction]
 #[pyo3(signature = (path, frames, room, progress=None))]
 pub fn call_stats(

@@ -1,18 +1,19 @@
-//! Blocks that are known only from fields of objects.
+//! Blocks that are known only because fields of objects point to them.
 
 use crate::rows::{Place, Range};
 use gdbheap_core::allocators;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
-/// Blocks `[start, end)` that are known only from fields of objects, ascending and disjoint. An object's block includes
-/// what precedes the object, such as its PyGC_Head.
+/// Blocks `[start, end)` that are known only because fields of objects point to them, ascending and disjoint. The block
+/// of an object includes what precedes the object, such as its PyGC_Head.
 #[pyclass(frozen)]
 pub struct Claimed(pub Arc<allocators::Claimed>);
 
 #[pymethods]
 impl Claimed {
-    /// Memory `[start, end)` that was mapped for known owners, ascending and disjoint. Its bytes are never read.
+    /// Create the list from the ranges `[start, end)` of memory that was mapped for known owners, ascending and
+    /// disjoint. The bytes in these ranges are never read.
     #[new]
     fn new(places: Vec<Range>) -> Claimed {
         Claimed(Arc::new(allocators::Claimed { places, closed: true }))
@@ -27,12 +28,12 @@ impl Claimed {
         self.0.bytes()
     }
 
-    /// Return at most `most` blocks as `(start, size)`, evenly spread.
+    /// Return at most `most` of the blocks as `(start, size)`, evenly spread over all blocks.
     fn sample(&self, most: usize) -> Vec<Place> {
         self.0.sample(most)
     }
 
-    /// Return `(start, size)` of the block that contains `address`; None if there is none.
+    /// Return `(start, size)` of the block that contains `address`; None if no block contains it.
     fn find(&self, address: u64) -> Option<Place> {
         self.0.find(address)
     }

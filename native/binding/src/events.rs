@@ -33,8 +33,8 @@ answers! {
         peak_bytes: u64,
     }
 
-    /// An object that was loaded at [start, end). `bias`: what to add to its linked addresses. `build_id`: empty if
-    /// unknown.
+    /// An object that was loaded at [start, end). `bias`: the number to add to its linked addresses. `build_id`: empty
+    /// if unknown.
     struct LoadedCode of events::LoadedObject { start: u64, end: u64, bias: u64, build_id: Vec<u8>, path: Vec<u8> }
 
     /// A Python code object; see native/core/src/events/stacks.rs for each field.
@@ -46,8 +46,8 @@ answers! {
         lines: Vec<u8>,
     }
 
-    /// A stack, innermost frame first. `native`: (index of the object, address). `python`: groups of (index of the code
-    /// object, offset).
+    /// A stack, innermost frame first. `native`: (index of the loaded object, address) of each C frame. `python`:
+    /// groups of Python frames, each frame as (index of the code object, offset).
     struct CallStack of events::CallStack {
         native: Vec<(Option<u32>, u64)>,
         python: Vec<Vec<(Option<u32>, i64)>>,
@@ -56,7 +56,8 @@ answers! {
         is_python: bool,
     }
 
-    /// The share of a stack: estimated bytes and blocks in use, and all that it had allocated.
+    /// The share of a stack: the estimated bytes and blocks that are in use, and the estimated bytes and blocks that
+    /// were ever allocated with this stack.
     struct StackShare of events::Share {
         stack: u32,
         bytes: f64,
@@ -65,16 +66,16 @@ answers! {
         allocated_blocks: f64,
     }
 
-    /// The smallest block, in use at the end, that contains the address `wanted`.
+    /// The smallest block in use at the end that contains the address `wanted`, and the stack that allocated it.
     struct BlockMaker of events::Maker { wanted: u64, address: u64, size: u64, stack: u32 }
 
-    /// The stack of a call that was asked for.
+    /// The stack of one of the calls that the caller asked about.
     struct StackCaller of events::Caller { call: u64, stack: u32 }
 
-    /// The shares of all stacks after a call, and the number of sampled calls and blocks that they are computed from.
+    /// The shares of all stacks after a call. They are computed from `sampled_calls` calls and `sampled_blocks` blocks.
     struct StackMoment { call: u64, shares: Vec<StackShare>, sampled_calls: u64, sampled_blocks: u64 }
 
-    /// The stacks of a process, and their shares at each moment.
+    /// The stacks of a process, and the shares of these stacks after each of the given calls.
     struct LiveStacks {
         objects: Vec<LoadedCode>,
         codes: Vec<PythonCode>,
@@ -113,11 +114,11 @@ impl From<events::LiveStacks> for LiveStacks {
 
 /// Return what was in use after each of the calls `moments`, by stack.
 ///
-/// `moments`: numbers of calls, from 1, ascending; one beyond the last call means the end. `rest`: stages of the
-/// process that are not in the log yet. `mean`: the average number of bytes between two stacks. `wanted`: addresses
-/// whose blocks at the end are looked up. `asked`: calls, ascending, whose stacks are looked up. `room`: bytes of
-/// memory that may be used. Raises OSError, MemoryError, and ValueError for a stage that is too large. The log is read
-/// up to the first damaged stage.
+/// `moments`: numbers of calls, from 1, ascending; a number beyond the last call means the end. `rest`: stages of the
+/// process that are not in the log yet. `mean`: the average number of bytes between two stacks. `wanted`: addresses;
+/// the blocks that contain them at the end are looked up. `asked`: numbers of calls, ascending, whose stacks are looked
+/// up. `room`: how many bytes of memory may be used. The log is read up to the first damaged stage. Raises OSError,
+/// MemoryError, and ValueError for a stage that is too large.
 #[pyfunction]
 #[pyo3(signature = (path, frames, room, mean, moments, rest=vec![], wanted=vec![], asked=vec![], progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -141,7 +142,8 @@ pub fn live_stacks(
     Ok(found.into())
 }
 
-/// Return where a stage is in a recorder's file: (offset, bytes). `is_current`: no later stage exists yet.
+/// Return where a stage is in a recorder's file: its offset, and its size in bytes. `is_current`: whether no later
+/// stage exists yet.
 #[pyfunction]
 pub fn place_of_stage(stage: u64, is_current: bool) -> (u64, usize) {
     let place = if is_current { header::slot_of } else { header::offset_of };
@@ -155,25 +157,27 @@ pub fn pack_stage<'py>(py: Python<'py>, stage: &[u8]) -> PyResult<(Bound<'py, Py
     Ok((PyBytes::new(py, &py.detach(|| events::pack(stage)).map_err(raised)?), events::first_tick(stage)))
 }
 
-/// The stages of a process in a log: (offset, bytes, time of the first call) each.
+/// The stages of a process in a log. Each stage has an offset, a size in bytes, and the time of its first call.
 pub type Frames = Vec<(u64, u64, u64)>;
 
 pub fn frames_of(frames: Frames) -> Vec<Frame> {
     frames.into_iter().map(|(offset, size, tick)| Frame { offset, size, tick }).collect()
 }
 
-/// Return the calls that still wait in a recorder's header (its first bytes) as a stage; empty if there are none.
+/// Return, as a stage, the calls that still wait in the header of a recorder's file; empty if there are none. `header`:
+/// the first bytes of the header.
 #[pyfunction]
 pub fn waiting_stage<'py>(py: Python<'py>, header: &[u8]) -> Bound<'py, PyBytes> {
     PyBytes::new(py, &events::waiting_stage(header))
 }
 
-/// Write the plan of a process's calls into the empty file `plan`; without a file, only return what it would contain.
+/// Write the plan of a process's calls into the empty file `plan`. Without a file, only return what the plan would
+/// contain.
 ///
-/// `mappings`: whether to replay the program's own mappings too. `parents`: the processes that it was forked from,
-/// oldest first: their frames, and the number of the fork. `room`: bytes of memory that may be used. `most`: bytes that
-/// the plan may have. Raises OSError, MemoryError, and ValueError for a stage that is too large. The log is read up to
-/// the first damaged stage.
+/// `mappings`: whether to replay the program's own mappings, too. `parents`: the processes from which this one was
+/// forked, oldest first: for each, its frames and the number of the fork. `room`: how many bytes of memory may be used.
+/// `most`: how many bytes the plan may have. The log is read up to the first damaged stage. Raises OSError,
+/// MemoryError, and ValueError for a stage that is too large.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 #[pyo3(signature = (path, frames, room, plan=None, most=0, mappings=false, parents=vec![], progress=None))]

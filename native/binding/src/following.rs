@@ -1,4 +1,4 @@
-//! Following processes that keep running, with patches in their code or with a tracepoint.
+//! Follows processes that keep running, by patches in their code or by a tracepoint.
 
 use crate::memory::Space;
 use crate::records::{field, records, Given, Read};
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use std::ffi::CString;
 use std::time::Duration;
 
-/// The most system call numbers: the jumps of the filter have no room for more.
+/// The largest number of system call numbers: the jumps of the filter reach no further.
 const MAX_NUMBERS: usize = 100;
 
 records! {
@@ -54,17 +54,18 @@ impl Read for process::Tracepoint {
 }
 
 answers! {
-    /// A place in code that makes the system call `number`. `address`: the instruction after the system call. `before`:
-    /// the instruction that loads the number. `start`, `end`: the function around them.
+    /// A place in code that makes the system call `number`. `address`: the address of the instruction after the system
+    /// call. `before`: the address of the instruction that loads the number. `start`, `end`: the range of the function
+    /// that contains both.
     struct CallSite of Site { address: u64, before: u64, number: u32, start: u64, end: u64 }
 
-    /// A patch that a killed run left in a process. `original`: the bytes that were at `address`. `replacement`: the
-    /// jump that is there now. `start`, `end`: the range of its stub.
+    /// A patch that a killed run of gdbheap left in a process. `original`: the bytes that were at `address`.
+    /// `replacement`: the jump that is there now. `start`, `end`: the range of the patch's stub.
     struct LeftPatch of Left { address: u64, original: Vec<u8>, replacement: Vec<u8>, start: u64, end: u64 }
 
     /// A patch of one place: `replacement` replaces the bytes `original` at `address`, and `stub` is written at
-    /// `stub_at`. A thread that reports itself stops with its program counter at `trap`; without the patch it would be
-    /// at `seen_at`.
+    /// `stub_at`. A thread that reports itself stops with its program counter at `trap`; without the patch, the thread
+    /// would be at `seen_at`.
     struct CodePatch of Patch {
         address: u64,
         original: Vec<u8>,
@@ -76,9 +77,10 @@ answers! {
     }
 
     /// A thread that was seen at a place. `place`: the index of the place; None if the thread runs another program from
-    /// now on. `registers`: those that the thread had at the place (`struct user_regs_struct`). `stack`: the bytes at
-    /// its stack pointer at that moment; None if the thread is stopped or no stacks are wanted. `doubtful`: the
-    /// mappings that were read at the beginning or at the end may or may not include what the thread did.
+    /// now on. `registers`: the registers that the thread had at the place (`struct user_regs_struct`). `stack`: the
+    /// bytes at the thread's stack pointer at that moment; None if the thread is still stopped, or no stacks were
+    /// requested. `doubtful`: whether it is unknown if the mappings that were read at the beginning or at the end
+    /// include what the thread did.
     struct PlaceHit of Hit {
         pid: i32,
         tid: i32,
@@ -88,12 +90,12 @@ answers! {
         doubtful: bool,
     }
 
-    /// A tracepoint of the kernel. `number_at`: the offset of the system call number in its records.
+    /// A tracepoint of the kernel. `number_at`: the offset of the system call number in the records of the tracepoint.
     struct Tracepoint { id: u64, number_at: u64 }
 }
 
-/// Return the places where the code in `texts` makes one of the system calls `numbers`, ascending. `room`: bytes that
-/// the unwind tables of `modules` may take.
+/// Return the places where the code in `texts` makes one of the system calls `numbers`, ascending. `room`: the bytes
+/// that the unwind tables of `modules` may take together.
 #[pyfunction]
 pub fn find_call_sites(
     py: Python<'_>,
@@ -106,7 +108,7 @@ pub fn find_call_sites(
     all(py.detach(|| patch::find_sites(&space.0, &texts.0, &modules.0, room, &numbers)))
 }
 
-/// Plan a patch for each place; the new code goes into the caves. Raises ValueError with the reason if that is
+/// Plan a patch for each place. The new code goes into the caves. Raises ValueError with the reason if a patch is
 /// impossible.
 #[pyfunction]
 pub fn plan_patches(places: Given<Vec<CodePlace>>, caves: Given<Vec<Cave>>, signal: u32) -> PyResult<Vec<CodePatch>> {
@@ -114,14 +116,14 @@ pub fn plan_patches(places: Given<Vec<CodePlace>>, caves: Given<Vec<Cave>>, sign
     planned.map(all).map_err(raised)
 }
 
-/// Return the patches that killed runs left in a cave.
+/// Return the patches that killed runs of gdbheap left in a cave.
 #[pyfunction]
 pub fn find_left_patches(cave: Given<Cave>) -> Vec<LeftPatch> {
     all(patch::left_behind(&cave.0))
 }
 
-/// Remove leftover patches from a process that nobody traces. Return whether none is left. `memory`: a descriptor of
-/// its memory, opened before the patches were read. Raises OSError.
+/// Remove leftover patches from a process that nobody traces. Return whether all patches are gone. `memory`: a
+/// descriptor of the process's memory, opened before the patches were read. Raises OSError.
 #[pyfunction]
 pub fn restore_left_patches(
     py: Python<'_>,
@@ -137,8 +139,9 @@ fn memory_of(descriptor: i32) -> PyResult<ProgramMemory> {
     ProgramMemory::of(descriptor).map_err(|error| raised(error.into()))
 }
 
-/// Return the registers that a thread had when it came to `address`, computed from its registers at the trap and from
-/// the bytes at its stack pointer. Raises ValueError if these are too short.
+/// Return the registers that a thread had when it came to `address`. They are computed from `registers`, which the
+/// thread has at the trap, and from `frame`, the bytes at its stack pointer. Raises ValueError if `registers` or
+/// `frame` is too short.
 #[pyfunction]
 pub fn registers_before_trap(registers: Vec<u64>, frame: &[u8], address: u64) -> PyResult<Vec<u64>> {
     if registers.len() < 27 || frame.len() < patch::frame_size() {
@@ -147,15 +150,17 @@ pub fn registers_before_trap(registers: Vec<u64>, frame: &[u8], address: u64) ->
     Ok(patch::original_registers(&registers, frame, address).0)
 }
 
-/// Return a thread from a trap: set it back to `address`, from which it came there, with its own registers and signal
-/// mask. The thread must be stopped at the trap, and traced by this thread. Raises OSError.
+/// Let a thread leave a trap: set it back to `address`, where it was before it came to the trap, with the registers and
+/// the signal mask that it had there. The thread must be stopped at the trap, and traced by the calling thread. Raises
+/// OSError.
 #[pyfunction]
 pub fn return_from_trap(tid: i32, address: u64) -> PyResult<()> {
     process::return_from_trap(tid, address).map_err(|error| raised(error.into()))
 }
 
 /// Return the tracepoint at the end of every system call, for `Follower.of_tracepoint`. Raises OSError: EACCES if this
-/// user may not read it, EPERM if tracefs is not mounted and this user may not mount it, ENODEV if the kernel has none.
+/// user may not read the tracepoint, EPERM if tracefs is not mounted and this user may not mount it, ENODEV if the
+/// kernel has no such tracepoint.
 #[pyfunction]
 pub fn find_tracepoint() -> PyResult<Tracepoint> {
     let found = process::tracepoint().map_err(|error| raised(error.into()))?;
@@ -172,10 +177,10 @@ fn limit_of(seconds: f64) -> PyResult<Duration> {
 
 #[pymethods]
 impl Follower {
-    /// A process that is patched and followed. Its threads report themselves by `signal`.
+    /// Create a follower of a process that will be patched. The process's threads report themselves by `signal`.
     ///
-    /// `memory`: a descriptor of its memory, opened before the patches were planned. `waits`: whether a reporting
-    /// thread stays stopped until the next hit is fetched, for at most `limit` seconds.
+    /// `memory`: a descriptor of the process's memory, opened before the patches were planned. `waits`: whether a
+    /// thread that reports itself stays stopped until the next hit is fetched, for at most `limit` seconds.
     #[staticmethod]
     fn of_process(
         process: Given<ProcessFolder>,
@@ -190,9 +195,9 @@ impl Follower {
         Ok(Follower(process::Follower::of_process(course, waits, limit).map_err(raised)?))
     }
 
-    /// A follower of the command `words`, which `start` starts, and of all its child processes. It sees their system
-    /// calls with the given `numbers`; these are the places. The processes keep running when the follower ends. Raises
-    /// ValueError.
+    /// Create a follower of the command `words`, which `start` starts, and of all its child processes. The follower
+    /// reports their system calls with the given `numbers`; each number is a place. The processes keep running when the
+    /// follower ends. Raises ValueError.
     #[staticmethod]
     fn of_program(words: Vec<Vec<u8>>, numbers: Vec<u32>, waits: bool, limit: f64) -> PyResult<Follower> {
         let limit = limit_of(limit)?;
@@ -205,8 +210,9 @@ impl Follower {
         Ok(Follower(process::Follower::of_program(start, waits, limit).map_err(raised)?))
     }
 
-    /// A follower of the system calls of a process with the given `numbers`, which are the places. It stops no thread.
-    /// `stacks`: whether to include the bytes at the threads' stack pointers. Raises ValueError.
+    /// Create a follower of the system calls of a process that have one of the given `numbers`; each number is a place.
+    /// The follower stops no thread. `stacks`: whether to include the bytes at the threads' stack pointers. Raises
+    /// ValueError.
     #[staticmethod]
     fn of_tracepoint(
         process: Given<ProcessFolder>,
@@ -222,8 +228,8 @@ impl Follower {
     }
 
     /// Begin to follow. A second call does nothing. Raises OSError (with errno: the command cannot be started; EILSEQ:
-    /// the code has changed), TimeoutError, KeyboardInterrupt; after `end` the process then runs as before, unless
-    /// `is_unrestored`.
+    /// the code has changed), TimeoutError, KeyboardInterrupt. After such an error, call `end`; then the process runs
+    /// as before, unless `is_unrestored`.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
         watched(py, None, |watcher| self.0.start(watcher))
     }
@@ -247,8 +253,8 @@ impl Follower {
         py.detach(|| self.0.end());
     }
 
-    /// Why there are no more hits: "asked", "gone" (the process has ended) or "exec" (it runs another program). ""
-    /// while there may be more.
+    /// Why there will be no more hits: "asked" (the follower was asked to end), "gone" (the process has ended) or
+    /// "exec" (it runs another program). "" while there may be more hits.
     #[getter]
     fn finish(&self) -> &'static str {
         match self.0.finish() {
@@ -266,38 +272,38 @@ impl Follower {
         self.0.is_unrestored()
     }
 
-    /// A descriptor that poll(2) reports as readable when a thread was seen.
+    /// A descriptor that poll(2) reports as readable once a thread was seen at a place.
     #[getter]
     fn descriptor(&self) -> i32 {
         self.0.descriptor()
     }
 
-    /// The number of hits.
+    /// The number of hits so far.
     #[getter]
     fn hits(&self) -> u64 {
         self.0.hits()
     }
 
-    /// The number of hits that were lost, because they came faster than they were fetched. Only for `of_tracepoint`;
-    /// known after the end.
+    /// The number of hits that were lost, because they came faster than they were fetched. Only for `of_tracepoint`.
+    /// The number is known after the end.
     #[getter]
     fn lost(&self) -> u64 {
         self.0.lost()
     }
 
-    /// For how many seconds threads were stopped at patched places, in all.
+    /// The total time in seconds for which threads were stopped at patched places.
     #[getter]
     fn stood(&self) -> f64 {
         self.0.stood().as_secs_f64()
     }
 
-    /// For how many seconds the whole process was stopped, to insert and to remove the patches.
+    /// The total time in seconds for which the whole process was stopped, to insert and to remove the patches.
     #[getter]
     fn held(&self) -> f64 {
         self.0.held().as_secs_f64()
     }
 
-    /// The text of `/proc/PID/maps` when the patches were inserted, and when they were removed.
+    /// The text of `/proc/PID/maps` at two times: when the patches were inserted, and when they were removed.
     #[getter]
     fn maps(&self) -> (Vec<u8>, Vec<u8>) {
         let [before, after] = self.0.maps();

@@ -1,4 +1,4 @@
-//! glibc's malloc, for Python.
+//! The classes and functions for glibc's malloc that Python sees.
 
 use crate::memory::{Pages, Space};
 use crate::records::{records, Given};
@@ -19,45 +19,47 @@ records! {
 }
 
 answers! {
-    /// The chunks of a region in each state, in the order of STATES.
+    /// The chunks of a region. `states`: the number and the bytes of the chunks in each state, in the order of STATES.
     struct RegionTotals { arena: u32, start: u64, end: u64, states: Vec<Tally> }
 
-    /// What malloc_trim() would release of a region. `chunks`: the number of free chunks with whole pages. `released`:
-    /// the bytes that would be released of them. `top`: the start of the top chunk after consolidation, 0 if there is
-    /// none.
+    /// What malloc_trim() would release of a region. `chunks`: the number of free chunks that contain whole pages.
+    /// `released`: the bytes of these pages. `top`: the start of the top chunk after consolidation; 0 if there is none.
     struct Trimmed of glibc::Trimmed { arena: u32, start: u64, end: u64, chunks: u64, released: Released, top: u64 }
 
-    /// A free chunk, or several that malloc would merge: the address of the header, and the size.
+    /// A free chunk, or several free chunks that malloc would merge. `address`: the address of the first header.
+    /// `size`: the size of all chunks together.
     struct FreePiece { address: u64, size: u64 }
 
-    /// What one arena has for a request. `best`: the smallest free piece that is large enough. `short`: the largest
-    /// ones that are too small. `top`: the bytes of the top chunk.
+    /// The free memory of one arena for a request. `best`: the smallest free piece that is large enough. `short`: the
+    /// largest pieces that are too small. `top`: the size of the top chunk in bytes.
     struct ArenaFit { arena: u32, best: Option<FreePiece>, short: Vec<FreePiece>, top: u64 }
 
-    /// The chunks in one bin of an arena. Bin 0: free chunks that are in no bin.
+    /// The number of chunks in one bin of an arena, and their bytes. Bin 0 stands for free chunks that are in no bin.
     struct BinTally { arena: u32, bin: u64, chunks: u64, bytes: u64 }
 
     /// The number of chunks of one exact size in each state, in the order of STATES: used, free, tcache and fast.
     struct SizeCounts { size: u64, states: Vec<u64> }
 
-    /// A chunk, by the address of its header.
+    /// A chunk. `address`: the address of its header.
     struct ListedChunk { address: u64, size: u64, state: &'static str, arena: u32 }
 
-    /// The number of chunks that match and their bytes, and the first of them in order.
+    /// The number of chunks that match, their bytes, and the first of these chunks in the requested order.
     struct ChunkList { count: u64, bytes: u64, rows: Vec<ListedChunk> }
 
     /// The number of entries that were taken from the list of a thread cache, and the link of the last entry.
     struct TakenList { entries: u64, end: u64 }
 
     /// A chunk with its own mapping. `base`: the start of the mapping. `chunk`: the address of the chunk's header.
-    /// `size`: bytes mapped.
+    /// `size`: the size of the mapping in bytes.
     struct MappedRow { base: u64, chunk: u64, size: u64 }
 
-    /// The chunks in the bins and fast bins of an arena. `whole`: bytes of whole pages inside the chunks of the bins.
+    /// The number of chunks in the bins and fast bins of an arena, and their bytes. `whole`: the bytes of whole pages
+    /// inside the chunks of the bins.
     struct FreeLists { chunks: u64, bytes: u64, whole: u64 }
 
-    /// An arena of a process that may be running. `top`: the bytes of its top chunk, None if there is none. `listed`:
-    /// None if it was not asked for, changed between two readings, or is longer than allowed.
+    /// An arena of a process that may be running. `top`: the size of its top chunk in bytes; None if there is none.
+    /// `listed`: its free lists; None if they were not requested, changed between two readings, or are longer than
+    /// allowed.
     struct RunningArena {
         next: u64,
         system: u64,
@@ -68,7 +70,8 @@ answers! {
         listed: Option<FreeLists>,
     }
 
-    /// A run of list heads: the address of the first pair of pointers, and the number of pairs.
+    /// A run of consecutive list heads. `address`: the address of the first pair of pointers. `pairs`: the number of
+    /// pairs.
     struct HeadRun { address: u64, pairs: usize }
 }
 
@@ -80,7 +83,7 @@ fn region_totals(totals: &glibc::RegionTotals) -> RegionTotals {
     RegionTotals { arena: totals.arena, start: totals.start, end: totals.end, states: all(totals.states) }
 }
 
-/// A chunk as the program sees it: without its header.
+/// Return a chunk as the program sees it: a block without the chunk's header.
 fn inside((address, size, state): (u64, u64, &'static str)) -> Block {
     Block { address: address + CHUNK_HEADER, size, state }
 }
@@ -108,18 +111,18 @@ impl Chunks {
 
 #[pymethods]
 impl Chunks {
-    /// Return the chunks of each region, counted by state.
+    /// Return the number and the bytes of the chunks of each region, by state.
     fn totals(&self, py: Python<'_>) -> Vec<RegionTotals> {
         py.detach(|| self.0.totals().iter().map(region_totals).collect())
     }
 
-    /// Return the block at each address, None outside every region. A chunk's bytes are its size word and the bytes
-    /// that malloc_usable_size() counts: they include the next chunk's prev_size.
+    /// Return the block at each address; None for an address outside every region. A block consists of its chunk's size
+    /// word and of the bytes that malloc_usable_size() counts, which include the next chunk's prev_size.
     fn find_many(&self, addresses: Vec<u64>) -> Vec<Option<Block>> {
         addresses.iter().map(|address| self.0.find(*address).map(block)).collect()
     }
 
-    /// Return the arena of the region that contains `address`.
+    /// Return the number of the arena of the region that contains `address`; None if no region contains it.
     fn arena_of(&self, address: u64) -> Option<u32> {
         self.0.arena_of(address)
     }
@@ -129,14 +132,14 @@ impl Chunks {
         py.detach(|| self.0.holes(minimum).into_iter().map(|hole| self.hole(hole)).collect())
     }
 
-    /// Damage that the walk met.
+    /// The damage that the walk found.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(self.0.damage())
     }
 }
 
-/// Used chunks with their own mapping, each [chunk, end), in any order.
+/// Used chunks with a mapping of their own, each as [chunk, end), in any order.
 #[pyclass(frozen)]
 pub struct Mapped(pub Arc<glibc::Mapped>);
 
@@ -154,7 +157,7 @@ pub struct Bins(glibc::Bins);
 
 #[pymethods]
 impl Bins {
-    /// Return every bin that is not empty.
+    /// Return the number and the bytes of the chunks in every bin that is not empty.
     fn rows(&self) -> Vec<BinTally> {
         let row = |(arena, bin, tally): (u32, u64, allocators::Tally)| {
             let allocators::Tally { count: chunks, bytes } = tally;
@@ -163,22 +166,23 @@ impl Bins {
         self.0.rows().into_iter().map(row).collect()
     }
 
-    /// Return the bin of each chunk: 0 for a free chunk that is in no bin, None if there is no free chunk.
+    /// Return the number of the bin of each chunk: 0 for a free chunk that is in no bin, None if there is no free chunk
+    /// at the address.
     fn find_many(&self, chunks: Vec<u64>) -> Vec<Option<u8>> {
         chunks.iter().map(|chunk| self.0.find(*chunk)).collect()
     }
 
-    /// Wrong links and flags.
+    /// Links and flags that are wrong.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
     }
 }
 
-/// Walk the chunks of all stretches. `caches`: the lists of all thread caches: the first entry, the number of entries,
-/// and the size of their chunks (0: any). `collects`: whether to keep the links of free chunks; otherwise `follow_bins`
-/// walks again. Returns also what was taken from each list. Raises KeyboardInterrupt, and whatever `progress(done,
-/// total)` raises.
+/// Walk the chunks of all stretches. `caches`: the lists of all thread caches, each with the address of its first
+/// entry, the number of entries, and the size of their chunks (0: any size). `collects`: whether to keep the links of
+/// free chunks; otherwise `follow_bins` walks again. Also return how many entries were taken from each list. Raises
+/// KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (space, stretches, caches, safe_linking, collects, progress=None))]
 pub fn walk_chunks(
@@ -198,8 +202,8 @@ pub fn walk_chunks(
     Ok((Chunks(Arc::new(chunks)), taken.into_iter().map(row).collect()))
 }
 
-/// Follow the bins of every arena. `heads`: the address of `malloc_state.bins` of each arena, by arena; 0 skips the
-/// arena. Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// Follow the bins of every arena. `heads`: for each arena, the address of its `malloc_state.bins`; 0 skips the arena.
+/// Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (space, chunks, heads, progress=None))]
 pub fn follow_bins(
@@ -218,14 +222,15 @@ pub fn least_sizes() -> Vec<u64> {
     glibc::least_sizes()
 }
 
-/// Count used and free chunks of each exact size, ascending.
+/// Count the used and the free chunks of each exact size, in ascending order of size.
 #[pyfunction]
 pub fn count_sizes(py: Python<'_>, chunks: &Chunks) -> Vec<SizeCounts> {
     let row = |(size, states): (u64, glibc::Counts)| SizeCounts { size, states: states.to_vec() };
     py.detach(|| glibc::count_sizes(&chunks.0).into_iter().map(row).collect())
 }
 
-/// Return the chunks that match `wanted`, ordered, at most `top`. Raises ValueError for an unknown order.
+/// Return at most `top` of the chunks that match `wanted`, in the requested order. Raises ValueError for an unknown
+/// order.
 #[pyfunction]
 #[pyo3(signature = (chunks, wanted, order, top=None))]
 pub fn list_chunks(
@@ -240,22 +245,23 @@ pub fn list_chunks(
     Ok(ChunkList { count: all.count, bytes: all.bytes, rows: rows.into_iter().map(listed).collect() })
 }
 
-/// Return what each arena has for a request that needs a chunk of `need` bytes, and the `most` largest pieces that are
-/// too small. `with_fast`: as after malloc_consolidate(), which merges chunks of fast bins with their neighbours.
+/// Return the free memory of each arena for a request that needs a chunk of `need` bytes, with the `most` largest
+/// pieces that are too small. `with_fast`: as after malloc_consolidate(), which merges chunks of fast bins with their
+/// neighbours.
 #[pyfunction]
 pub fn find_fits(py: Python<'_>, chunks: &Chunks, need: u64, with_fast: bool, most: usize) -> Vec<ArenaFit> {
     py.detach(|| glibc::find_fits(&chunks.0, need, with_fast, most).into_iter().map(arena_fit).collect())
 }
 
-/// Return the number and the bytes of the chunks on each list of a thread cache.
+/// Return, for each list of a thread cache, the number of chunks on the list and their bytes.
 #[pyfunction]
 pub fn sum_lists(space: &Space, chunks: &Chunks, lists: Given<Vec<CacheList>>, safe_linking: bool) -> Vec<Tally> {
     let lists: Vec<(u64, u64)> = lists.0.iter().map(|list| (list.first, list.entries)).collect();
     all(glibc::sum_lists(&space.0, &chunks.0, &lists, safe_linking))
 }
 
-/// Return what malloc_trim() would release of each region. `kept`: ascending ranges whose pages the kernel keeps
-/// (locked memory).
+/// Return what malloc_trim() would release of each region. `kept`: ascending ranges whose pages the kernel does not
+/// release (locked memory).
 #[pyfunction]
 pub fn trim_chunks(
     py: Python<'_>,
@@ -268,8 +274,8 @@ pub fn trim_chunks(
     py.detach(|| all(glibc::trim_chunks(&chunks.0, machine.0.page, pages, &kept)))
 }
 
-/// Read the arena at `address` of a process that may be running; None if it cannot be read. Its free lists are followed
-/// up to `most` chunks; 0 does not follow them.
+/// Read the arena at `address` of a process that may be running; None if the arena cannot be read. Its free lists are
+/// followed up to `most` chunks; 0 means that they are not followed.
 #[pyfunction]
 pub fn look_at_arena(
     py: Python<'_>,
@@ -284,15 +290,16 @@ pub fn look_at_arena(
     Some(RunningArena { next, system, peak, top, locked, noncontiguous, listed })
 }
 
-/// Return runs of at least `least` consecutive list heads in [start, end). Some pairs inside a run may be damaged: they
-/// must not hide the whole run.
+/// Return the runs of at least `least` consecutive list heads in [start, end). A run may contain some damaged pairs,
+/// which must not hide the whole run.
 #[pyfunction]
 pub fn find_list_heads(py: Python<'_>, space: &Space, start: u64, end: u64, least: usize) -> Vec<HeadRun> {
     let row = |(address, pairs)| HeadRun { address, pairs };
     py.detach(|| list_heads(&space.0, start, end, least).into_iter().map(row).collect())
 }
 
-/// Return the mmapped chunks in `ranges`. Each range must begin where a mapping of another owner ends.
+/// Return the chunks with their own mappings (mmap) in `ranges`. Each range must begin where a mapping of another owner
+/// ends.
 #[pyfunction]
 pub fn find_mmapped(
     py: Python<'_>,
@@ -305,25 +312,26 @@ pub fn find_mmapped(
     Ok(found.into_iter().map(row).collect())
 }
 
-/// Return the `(start, end)` of the extents of a main arena that had to grow without `sbrk`: an extent is page-aligned
-/// and begins with a chunk that has nothing before it, and the walk from there ends at a double fencepost at the end of
-/// a page, or at `top`.
+/// Return the `(start, end)` of the extents of a main arena that had to grow without `sbrk`. An extent begins at a page
+/// boundary, with a chunk that has nothing before it. The walk from there ends with a double fencepost at the end of a
+/// page, or at `top`.
 ///
-/// Two extents may begin inside a page: one at the start of a range, and one in the `foreign` bytes after another
-/// extent, which are searched in steps of 16.
+/// Two extents may begin inside a page: an extent at the start of a range, and an extent in the `foreign` bytes after
+/// another extent. These places are searched in steps of 16.
 #[pyfunction]
 pub fn find_extents(py: Python<'_>, space: &Space, ranges: Vec<Range>, top: u64, foreign: u64) -> PyResult<Vec<Range>> {
     watched(py, None, |watcher| glibc::find_extents(watcher, &space.0, &ranges, top, foreign))
 }
 
-/// Return the `(start, end)` of possible extents of exactly `size` bytes, recognized only by their two ends: the start
-/// is page-aligned and a chunk begins there that has nothing before it; a double fencepost, or `top`, ends at the end.
+/// Return the `(start, end)` of possible extents of exactly `size` bytes. They are recognized only by their two ends:
+/// the start is at a page boundary, with a chunk that has nothing before it; at the end there is a double fencepost, or
+/// `top`.
 #[pyfunction]
 pub fn find_fenced(py: Python<'_>, space: &Space, ranges: Vec<Range>, size: u64, top: u64) -> PyResult<Vec<Range>> {
     watched(py, None, |watcher| glibc::find_fenced(watcher, &space.0, &ranges, size, top))
 }
 
-/// Return the blocks in [start, end) that are used or in a thread cache, at most `most`.
+/// Return at most `most` blocks in [start, end) that are used or in a thread cache.
 #[pyfunction]
 pub fn held_chunks(chunks: &Chunks, start: u64, end: u64, most: usize) -> Vec<Member> {
     let row = |(address, size, used)| Member { address, size, used };

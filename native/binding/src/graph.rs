@@ -1,4 +1,4 @@
-//! The reference graph of a target, for Python.
+//! The classes and functions for the reference graph of a target that Python sees.
 
 use crate::heaps::Heaps;
 use crate::records::{records, Given};
@@ -30,21 +30,22 @@ records! {
 
 answers! {
     /// A node of the graph. `place`: "block", "static" (a static type) or "root". `address`: the first byte of the
-    /// block or of the static type, or the index of the root in the list that was passed in. `size`: bytes of a block,
-    /// else 0. `kind`: "object", "idle" (an object on a free list), "buffer" or "unknown". `type_address`: 0 if the
-    /// node is not an object.
+    /// block or of the static type; for a root, its index in the list that was passed in. `size`: the size of the block
+    /// in bytes; 0 for other nodes. `kind`: "object", "idle" (an object on a free list), "buffer" or "unknown".
+    /// `type_address`: 0 if the node is not an object.
     struct GraphNode of NodeRow { place: &'static str, address: u64, size: u64, type_address: u64, kind: &'static str }
 
-    /// An edge to the node `target`. `strength`: 0 exact, 1 likely, 2 doubtful, 3 stray.
+    /// An edge to the node `target`. `strength`: 0 exact, 1 likely, 2 doubtful, 3 stray (possibly stale).
     struct Edge { target: u32, strength: u32 }
 
-    /// An edge from `source` to `target`, one of the nodes that were asked about. `strength` as in Edge.
+    /// An edge from the node `source` to the node `target`, which is one of the nodes that the caller asked about.
+    /// `strength`: as in Edge.
     struct Referrer { source: u32, target: u32, strength: u32 }
 
-    /// The number of a node, and bytes: its own size, or what it retains.
+    /// The number of a node, and a number of bytes: the node's own size, or the bytes that it retains.
     struct NodeBytes { id: u32, bytes: u64 }
 
-    /// The number of blocks that match and their bytes, and the largest of them.
+    /// The number of blocks that match, their bytes, and the largest of these blocks.
     struct LargestBlocks { count: u64, bytes: u64, rows: Vec<NodeBytes> }
 
     /// The objects of one type: their number, their own bytes, and the bytes that removing all of them would free.
@@ -53,7 +54,7 @@ answers! {
     /// Why some blocks are not free. `group`: "cycles", "lost_references", "lost_blocks" or "doubtful". `kind`: for
     /// cycles "collectable", "likely", "hidden", "frozen", "untracked" or "finalizer"; for lost blocks "nothing"
     /// (nothing points to them) or "circle"; else "reference" or "weak". `count`: the number of cycles or of heads.
-    /// `nodes`: some objects of one cycle, which has `length` objects in all.
+    /// `nodes`: some objects of one of the cycles. `length`: the number of all objects of that cycle.
     struct Cause of graph::Cause {
         group: &'static str,
         kind: &'static str,
@@ -63,10 +64,11 @@ answers! {
         length: u64,
     }
 
-    /// Unreachable blocks of one type and size with the same cause. `cause`: its index in Unreachable.causes.
-    /// `is_head`: True for the blocks that the cause is about, False for blocks that are only reachable from those.
-    /// `type_address`: 0 for what is not an object. `bytes`: of the blocks themselves. `buffers`: bytes of the buffers
-    /// that belong to them. `addresses`: of some of the blocks.
+    /// Unreachable blocks of one type and size with the same cause. `cause`: the index of the cause in
+    /// Unreachable.causes. `is_head`: True for the blocks that the cause is about, False for blocks that are reachable
+    /// only from those blocks. `type_address`: 0 for blocks that are not objects. `bytes`: the bytes of the blocks
+    /// themselves. `buffers`: the bytes of the buffers that belong to the blocks. `addresses`: the addresses of some of
+    /// the blocks.
     struct Lost of graph::Lost {
         cause: u32,
         is_head: bool,
@@ -78,12 +80,12 @@ answers! {
         addresses: Vec<u64>,
     }
 
-    /// Blocks that no root keeps alive, and the causes.
+    /// The blocks that no root keeps alive, and the causes of that.
     struct Unreachable { causes: Vec<Cause>, rows: Vec<Lost> }
 
-    /// A lost block to which no other lost block points, or one block of a circle to which no other lost block points
-    /// (`in_circle`). `count` and `retained`: the number and the bytes of the blocks that would be freed with this
-    /// block, including the block itself. `type_address`: 0 if unknown.
+    /// A lost block to which no other lost block points. With `in_circle`: one block of a circle of lost blocks to
+    /// which no other lost block points. `count` and `retained`: the number and the bytes of the blocks that would be
+    /// freed with this block, including the block itself. `type_address`: 0 if unknown.
     struct Head of graph::Head {
         address: u64,
         size: u64,
@@ -93,7 +95,7 @@ answers! {
         in_circle: bool,
     }
 
-    /// The number of heads, and those that retain most.
+    /// The number of heads, and the heads that retain the most.
     struct Heads { count: u64, rows: Vec<Head> }
 
     /// Blocks of one type, or of one size if the type is unknown (`type_address` is 0). `kind`: as in GraphNode, or
@@ -106,41 +108,41 @@ answers! {
     /// A group of blocks with one label; the label is 2^32 - 1 for unreachable blocks.
     struct Labelled of graph::Labelled { label: u32, group: Grouped }
 
-    /// Objects of one type that several objects keep alive together. `bytes`: their own bytes. `retained`: the sum of
-    /// what removing each of them alone would free.
+    /// Objects of one type that several objects keep alive together. `bytes`: the objects' own bytes. `retained`: the
+    /// sum, over these objects, of the bytes that removing the object alone would free.
     struct Several of graph::Several { type_address: u64, count: u64, bytes: u64, retained: u64, examples: Vec<u32> }
 
-    /// Blocks of C code of one owner, each kept alive by several objects. `bytes`: the sum of what removing each block
-    /// alone would free. `examples`: the largest blocks.
+    /// Blocks of C code of one owner, each of which several objects keep alive. `bytes`: the sum, over these blocks, of
+    /// the bytes that removing the block alone would free. `examples`: the largest blocks.
     struct SharedBlocks of graph::SharedBlocks { owner: u32, bytes: u64, examples: Vec<u32> }
 
-    /// A node `id` that also points to memory of a holder. `target`: the first of the holder's nodes to which it
-    /// points. `bytes`: those of the holder's blocks that are reached from this node but not from the nodes before it
-    /// in the list.
+    /// A node `id`, outside a holder, from which memory of the holder is reached. `target`: the first of the holder's
+    /// nodes to which the node points. `bytes`: the bytes of the holder's blocks that are reached from this node but
+    /// not from the nodes before it in the list.
     struct Other of graph::Other { id: u32, target: u32, bytes: u64 }
 
-    /// The memory that some nodes hold. `bytes`: all of it. `retained`: the part that removing the nodes would free.
-    /// `others`: other nodes, which keep the remaining part alive. `aliases`: (referrer, node) for each reference to
-    /// one of the nodes, except the reference on the node's chain.
+    /// The memory that some nodes hold. `bytes`: all of this memory. `retained`: the part that removing the nodes would
+    /// free. `others`: other nodes, which keep the remaining part alive. `aliases`: (referrer, node) for each reference
+    /// to one of the nodes, except the reference on the node's chain.
     struct AlsoHeld { bytes: u64, retained: u64, others: Vec<Other>, aliases: Vec<(u32, u32)> }
 
-    /// A node right below a labelled node. `bytes`: the bytes that hang on the node. `way`: the path from the node down
-    /// to where these bytes split up.
+    /// A branch: the node `id`, which is right below a labelled node. `bytes`: the bytes of the subtree of this node.
+    /// `way`: the path from the node down to where these bytes split up.
     struct Branch of graph::Branch { id: u32, bytes: u64, way: Vec<u32> }
 
-    /// Objects of one type, with their buffers: their number and their bytes.
+    /// Objects of one type with their buffers: the number of the objects, and the bytes of objects and buffers.
     struct KeptPart of graph::KeptPart { type_address: u64, count: u64, bytes: u64 }
 
-    /// An object that keeps bytes alive, or points to one that does.
+    /// An object that keeps bytes alive, or points to an object that does.
     ///
-    /// - `id`: its index among all nodes that were visited; the roots come first.
-    /// - `above`: the nearest node that points to it; a root's own `id` for a root.
-    /// - `bytes`, `count`: the bytes that are proven to be freed with it, and the number of their blocks.
-    /// - `holder`: the object that keeps it alive; None if no single one is proven.
-    /// - `others`: the number of references to it, without the one from `above` and those from objects that it keeps
-    ///   alive itself.
-    /// - `parts`: the types that have the bytes, largest first.
-    /// - `large`: the large blocks among the bytes, as [start, end).
+    /// - `id`: the object's index among all nodes that were visited; the roots come first.
+    /// - `above`: the nearest node that points to the object; for a root, its own `id`.
+    /// - `bytes`, `count`: the bytes that are proven to be freed with the object, and the number of their blocks.
+    /// - `holder`: the object that keeps this object alive; None if no single object is proven to do that.
+    /// - `others`: the number of references to the object, without the reference from `above` and without references
+    ///   from objects that it keeps alive itself.
+    /// - `parts`: the types that these bytes belong to, largest first.
+    /// - `large`: the large blocks among these bytes, as [start, end).
     struct KeptNode {
         id: u32,
         above: u32,
@@ -154,10 +156,10 @@ answers! {
         large: Vec<(u64, u64)>,
     }
 
-    /// What reference counts prove after `looked` blocks were visited. `is_done`: nothing is left to visit.
+    /// What reference counts prove after `looked` blocks were visited. `is_done`: whether nothing is left to visit.
     struct Kept { nodes: Vec<KeptNode>, looked: u64, is_done: bool }
 
-    /// The number of nodes that a node points to, and the largest of them.
+    /// The number of nodes that a node points to, and the largest of these nodes.
     struct Targets { count: u64, rows: Vec<NodeBytes> }
 }
 
@@ -165,9 +167,10 @@ fn node_bytes((id, bytes): (u32, u64)) -> NodeBytes {
     NodeBytes { id, bytes }
 }
 
-/// Consecutive nodes as columns of little-endian numbers. `addresses` (a block's first byte, a static type's address,
-/// or a root's index) and `sizes`: 8 bytes each. `types` (numbered from 1; 0 if the node is not an object) and `edges`
-/// (how many each node has): 4 bytes each. `kinds`: 1 byte each (0 unknown, 1 object, 2 idle, 3 buffer).
+/// Consecutive nodes as columns of little-endian numbers. `addresses` and `sizes`: 8 bytes each; an address is a
+/// block's first byte, a static type's address, or a root's index. `types`: 4 bytes each, numbered from 1; 0 if the
+/// node is not an object. `edges`: 4 bytes each, the number of edges of the node. `kinds`: 1 byte each (0 unknown, 1
+/// object, 2 idle, 3 buffer).
 #[pyclass(frozen)]
 pub struct NodeColumns(graph::NodeColumns);
 
@@ -199,13 +202,13 @@ impl NodeColumns {
     }
 }
 
-/// The bytes that hang on each node of a graph: those of the node and of all nodes below it, without what hangs on
-/// seeds below it.
+/// For each node of a graph, the bytes of its subtree: those of the node and of all nodes below it, without the
+/// subtrees of seeds below it.
 #[pyclass]
 pub struct Hanging(graph::Hanging);
 
-/// The edges of consecutive nodes as columns of little-endian numbers, 4 bytes each: `sources`, `targets` and
-/// `strengths`. `next`: the first node whose edges are not included.
+/// The edges of consecutive nodes as columns of little-endian numbers: `sources`, `targets` and `strengths`, 4 bytes
+/// each. `next`: the first node whose edges are not included.
 #[pyclass(frozen)]
 pub struct EdgeColumns(graph::EdgeColumns);
 
@@ -240,7 +243,7 @@ pub struct NodesRetained(pub(crate) Vec<u64>);
 #[pyclass(frozen)]
 pub struct Graph(pub(crate) graph::Graph);
 
-/// Return the addresses of what looks like static types in the data of loaded objects, ascending.
+/// Return the addresses in the data of loaded objects that look like static types, ascending.
 #[pyfunction]
 pub fn static_types(py: Python<'_>, heaps: &Heaps, layout: Given<TypeLayout>) -> PyResult<Vec<u64>> {
     watched(py, None, |watcher| graph::static_types(watcher, heaps.0.lend(), &layout.0))
@@ -248,10 +251,10 @@ pub fn static_types(py: Python<'_>, heaps: &Heaps, layout: Given<TypeLayout>) ->
 
 /// Read all edges of a target with Python objects.
 ///
-/// `statics`: static types, ascending. `linked`: tables of the dynamic linker, ascending. `structures`: the kinds of
-/// blocks of C code; groups of such blocks have the kind "structure". `is_partial`: memory that may point to blocks is
-/// absent. Raises MemoryError, OverflowError for more than 2^30 blocks or 2^32 edges, KeyboardInterrupt, and whatever
-/// `progress(done, total)` raises.
+/// `statics`: the addresses of static types, ascending. `linked`: tables of the dynamic linker, ascending.
+/// `structures`: the kinds of the blocks of C code; groups of such blocks have the kind "structure". `is_partial`:
+/// whether memory that may point to blocks is absent. Raises MemoryError, OverflowError for more than 2^30 blocks or
+/// 2^32 edges, KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, graph, statics, roots, linked, structures=None, progress=None, is_partial=false))]
 #[allow(clippy::too_many_arguments)]
@@ -283,12 +286,12 @@ pub fn draw_graph(
     watched(py, progress, draw).map(Graph)
 }
 
-/// Return what the objects that modules and frames point to keep alive, as far as reference counts prove it without the
-/// whole graph.
+/// Return what the objects that modules and frames point to keep alive, as far as reference counts prove that without
+/// the whole graph.
 ///
-/// Only the known references (`pointers`) of `roots` are followed. Visits about `most` blocks, and takes at most
-/// `seconds` of CPU time. Returns nodes with at least `minimum` bytes. Raises MemoryError, KeyboardInterrupt, and
-/// whatever `progress(done, total)` raises.
+/// Only the known references (`pointers`) of `roots` are followed. The search visits about `most` blocks, and takes at
+/// most `seconds` of CPU time. The nodes that keep at least `minimum` bytes alive are returned. Raises MemoryError,
+/// KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, graph, roots, most, seconds, minimum, progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -328,10 +331,10 @@ impl From<graph::KeptNode> for KeptNode {
 
 /// Draw the graph of a target without Python objects: every word of a block that points into another block is an edge.
 ///
-/// An edge is exact if the word points to the beginning of something, likely if it is the last word of its block, and
-/// doubtful otherwise. The phase of each of `roots` is 0 for static data and for what belongs to threads, 1 for stacks
-/// and registers. The type of a block is the number of its kind in `structures`. For `linked` and the exceptions, see
-/// `draw_graph`.
+/// An edge is exact if the word points to the beginning of a block or of another thing in the graph, likely if the word
+/// is the last word of its block, and doubtful otherwise. The phase of each of `roots` is 0 for static data and for
+/// memory that belongs to threads, 1 for stacks and registers. The type of a block is the number of its kind in
+/// `structures`. For `linked` and the exceptions, see `draw_graph`.
 #[pyfunction]
 #[pyo3(signature = (heaps, tables, roots, linked, structures=None, progress=None, is_partial=false, hidden=Vec::new()))]
 #[allow(clippy::too_many_arguments)]
@@ -385,7 +388,7 @@ impl Graph {
         self.0.edge_count()
     }
 
-    /// Whether part of the graph is missing. What nodes retain is then only a lower bound.
+    /// Whether part of the graph is missing. The bytes that a node retains are then only a lower bound.
     #[getter]
     fn is_cut(&self) -> bool {
         self.0.is_cut()
@@ -397,8 +400,8 @@ impl Graph {
         self.0.unread()
     }
 
-    /// Return the bytes of blocks that are not proven to be held and hold nothing themselves; 0 if the graph is
-    /// complete.
+    /// Return the bytes of the blocks about which an incomplete graph proves nothing: blocks that no root reaches, and
+    /// blocks without a proven holder that retain only themselves. 0 if the graph is complete.
     fn not_examined(&self, py: Python<'_>) -> PyResult<u64> {
         watched(py, None, |watcher| self.0.not_examined(watcher))
     }
@@ -409,18 +412,19 @@ impl Graph {
         self.0.blocks_end()
     }
 
-    /// Return at most `most` nodes, from the number `start` on.
+    /// Return at most `most` consecutive nodes, beginning with the node with the number `start`.
     fn node_columns(&self, start: u32, most: usize) -> NodeColumns {
         NodeColumns(self.0.node_columns(start, most))
     }
 
-    /// Return the edges of the nodes [start, end). Stops after the node whose edges bring the number of edges to at
-    /// least `least`.
+    /// Return the edges of the nodes with the numbers [start, end). Stop after the node with which at least `least`
+    /// edges are collected.
     fn edge_columns(&self, start: u32, end: u32, least: usize) -> EdgeColumns {
         EdgeColumns(self.0.edge_columns(start, end, least))
     }
 
-    /// Return one byte for each edge: 1 if it keeps its target alive in the computation of retained sizes, else 0.
+    /// Return one byte for each of `edges`: 1 if the edge keeps its target alive in the computation of retained sizes,
+    /// else 0.
     fn counted<'py>(&self, py: Python<'py>, edges: &EdgeColumns) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &watched(py, None, |watcher| self.0.counted(watcher, &edges.0))?))
     }
@@ -431,7 +435,8 @@ impl Graph {
         Ok(PyBytes::new(py, &self.0.addresses_of(numbers).map_err(raised)?))
     }
 
-    /// Return the number of the block that holds `address`, or of the static type there; None if there is neither.
+    /// Return the number of the block that contains `address`, or of the static type at `address`; None if there is
+    /// neither.
     fn find(&self, address: u64) -> Option<u32> {
         self.0.find(address)
     }
@@ -446,59 +451,61 @@ impl Graph {
         ids.into_iter().map(|id| self.row(id)).collect()
     }
 
-    /// Return the edges of a node.
+    /// Return the edges that begin at a node.
     fn edges(&self, id: u32) -> PyResult<Vec<Edge>> {
         let edge = |(target, strength)| Edge { target, strength };
         Ok(self.0.edges(id).map_err(raised)?.into_iter().map(edge).collect())
     }
 
-    /// Return the edges to any of `ids`, by source. Goes through all edges.
+    /// Return the edges to any of the nodes `ids`, by source. Goes through all edges of the graph.
     fn referrers(&self, py: Python<'_>, ids: HashSet<u32>) -> PyResult<Vec<Referrer>> {
         let row = |(source, target, strength)| Referrer { source, target, strength };
         Ok(watched(py, None, |watcher| self.0.referrers(watcher, &ids))?.into_iter().map(row).collect())
     }
 
-    /// Return a shortest chain from a root to the node, the node last; only its `last` nodes if given. Empty if the
-    /// node is unreachable.
+    /// Return a shortest chain from a root to the node, with the node last. With `last`: only the last nodes of the
+    /// chain, that many. Empty if the node is unreachable.
     #[pyo3(signature = (id, last=None))]
     fn chain(&self, py: Python<'_>, id: u32, last: Option<usize>) -> PyResult<Vec<u32>> {
         watched(py, None, |watcher| self.0.chain(watcher, id, last))
     }
 
-    /// Return the number of the owner of each of `ids`: an object or a root, which owns itself. 2^32 - 1: no owner.
+    /// Return the number of the owner of each of the nodes `ids`. The owner is an object or a root; an object or a root
+    /// owns itself. 2^32 - 1 means that the node has no owner.
     #[pyo3(signature = (ids, progress=None))]
     fn owners_of(&self, py: Python<'_>, ids: Vec<u32>, progress: Option<Report>) -> PyResult<Vec<u32>> {
         watched(py, progress, |watcher| self.0.owners_of(watcher, &ids))
     }
 
-    /// Return the phase in which each of `ids` was reached (see native/core/src/graph/tree.rs); 7 if it is unreachable.
+    /// Return the phase in which each of the nodes `ids` was reached (see native/core/src/graph/tree.rs); 7 for an
+    /// unreachable node.
     fn phases(&self, py: Python<'_>, ids: Vec<u32>) -> PyResult<Vec<u8>> {
         watched(py, None, |watcher| self.0.phases(watcher, &ids))
     }
 
-    /// Return the dominators of a node, outermost first, the node last. If `ends` is given, only that many from each
-    /// end of a longer chain.
+    /// Return the dominators of a node, outermost first, with the node last. With `ends`: of a longer chain, only that
+    /// many nodes from each end.
     #[pyo3(signature = (id, ends=None))]
     fn dominator_chain(&self, py: Python<'_>, id: u32, ends: Option<usize>) -> PyResult<Vec<u32>> {
         watched(py, None, |watcher| self.0.dominator_chain(watcher, id, ends))
     }
 
-    /// Return the bytes that each of `ids` retains: its own and those of all nodes that it dominates.
+    /// Return the bytes that each of the nodes `ids` retains: its own bytes and those of all nodes that it dominates.
     fn retained(&self, py: Python<'_>, ids: Vec<u32>) -> PyResult<Vec<u64>> {
         watched(py, None, |watcher| self.0.retained(watcher, &ids))
     }
 
-    /// Return the bytes that each node retains, without keeping intermediate results: for a graph that is not used for
-    /// anything else.
+    /// Return the bytes that each node retains, without keeping intermediate results in memory. For a graph that is not
+    /// used for anything else.
     fn retained_of_all(&self, py: Python<'_>) -> PyResult<NodesRetained> {
         Ok(NodesRetained(watched(py, None, |watcher| self.0.retained_of_all(watcher))?))
     }
 
-    /// Return the objects that retain most, largest first, except those in `without`.
+    /// Return the objects that retain the most, largest first, except the objects in `without`.
     ///
-    /// An object has no row of its own if the object that keeps it alive has one and one of three things holds: both
-    /// have the same type (unless the outer object is in `open`); both retain the same bytes; the inner object retains
-    /// only its own block. Any other object that retains only its own block has a row from `least` bytes on.
+    /// An object has no row of its own if the object that keeps it alive has a row and one of three things holds: both
+    /// objects have the same type (unless the outer object is in `open`); both retain the same bytes; the inner object
+    /// retains only its own block. Any other object that retains only its own block has a row from `least` bytes on.
     #[pyo3(signature = (top, without, open, least))]
     fn top_retained(
         &self,
@@ -512,14 +519,14 @@ impl Graph {
         Ok(found.into_iter().map(node_bytes).collect())
     }
 
-    /// Return, for each of `ids`, the innermost object below it that can be reached through objects which each retain
-    /// as much as the object above.
+    /// Return, for each of the objects `ids`, the innermost object below it that retains as much and is reached only
+    /// through objects that also retain as much.
     fn innermost_equal(&self, py: Python<'_>, ids: Vec<u32>) -> PyResult<Vec<u32>> {
         watched(py, None, |watcher| self.0.innermost_equal(watcher, &ids))
     }
 
-    /// Return what removing all objects of a type would free, for each type. With `top`: only that many types, those
-    /// that retain most, and any others that retain as much as the last of these.
+    /// Return, for each type, what removing all objects of the type would free. With `top`: only the `top` types that
+    /// retain the most, and types that retain as much as the last of these.
     #[pyo3(signature = (top))]
     fn retained_by_type(&self, py: Python<'_>, top: Option<usize>) -> PyResult<Vec<RetainedByType>> {
         Ok(all(watched(py, None, |watcher| self.0.retained_by_type(watcher, top))?))
@@ -530,7 +537,7 @@ impl Graph {
         watched(py, None, |watcher| self.0.retained_together(watcher, &sets))
     }
 
-    /// Return the blocks of at least `minimum` bytes, largest first, at most `top` of them.
+    /// Return the blocks of at least `minimum` bytes, largest first, at most `top` blocks.
     #[pyo3(signature = (minimum, top))]
     fn largest(&self, py: Python<'_>, minimum: u64, top: Option<usize>) -> LargestBlocks {
         let (all, rows) = py.detach(|| self.0.largest(minimum, top));
@@ -542,21 +549,22 @@ impl Graph {
         self.0.objects_of(type_address)
     }
 
-    /// Return the addresses of all types that have objects.
+    /// Return the addresses of all types of which there are objects.
     fn type_addresses(&self) -> Vec<u64> {
         self.0.type_addresses().to_vec()
     }
 
     /// Return the blocks that nothing keeps alive, or to which only weak evidence points, by cause, type and size. Each
-    /// row has at most `most` addresses of blocks.
+    /// row has the addresses of at most `most` blocks.
     fn unreachable(&self, py: Python<'_>, most: usize, facts: Given<CollectorFacts>) -> PyResult<Unreachable> {
         let found = watched(py, None, |watcher| self.0.unreachable(watcher, most, &facts.0))?;
         Ok(Unreachable { causes: all(found.causes), rows: all(found.rows) })
     }
 
-    /// Return (address of a word, address of the unreachable block that it points to). Searches the unaligned words of
-    /// `inside` (memory of heaps) and `outside`, and every word of `files`. Returns nothing if unreachable blocks have
-    /// less than `least` bytes together, or if the graph is incomplete.
+    /// Return (address of the word, address of the unreachable block) for each word that points to an unreachable
+    /// block. The unaligned words of `inside` (memory of heaps) and `outside` are searched, and every word of `files`.
+    /// Nothing is returned if the unreachable blocks have less than `least` bytes together, or if the graph is
+    /// incomplete.
     fn hidden_words(
         &self,
         py: Python<'_>,
@@ -568,33 +576,33 @@ impl Graph {
         watched(py, None, |watcher| self.0.hidden_words(watcher, &inside, &outside, &files, least))
     }
 
-    /// Return the heads among the blocks that no root reaches, those that retain most first, at most `most`. For a
-    /// graph without objects.
+    /// Return at most `most` heads among the blocks that no root reaches, those that retain the most first. For a graph
+    /// without objects.
     fn lost_heads(&self, py: Python<'_>, most: usize) -> PyResult<Heads> {
         let (count, rows) = watched(py, None, |watcher| self.0.lost_heads(watcher, most))?;
         Ok(Heads { count, rows: all(rows) })
     }
 
-    /// Return what a node retains, itself included, in groups.
+    /// Return the blocks that a node retains, including its own, in groups.
     fn kept_by(&self, py: Python<'_>, id: u32) -> PyResult<Vec<Grouped>> {
         Ok(all(watched(py, None, |watcher| self.0.kept_by(watcher, id))?))
     }
 
-    /// Return what removing all blocks of a group would free, for each group. With `top`: only that many groups, those
-    /// that retain most, and any others that retain as much as the last of these.
+    /// Return, for each group of blocks, what removing all blocks of the group would free. With `top`: only the `top`
+    /// groups that retain the most, and groups that retain as much as the last of these.
     #[pyo3(signature = (top))]
     fn retained_by_group(&self, py: Python<'_>, top: Option<usize>) -> PyResult<Vec<RetainedByGroup>> {
         Ok(all(watched(py, None, |watcher| self.0.retained_by_group(watcher, top))?))
     }
 
-    /// Return all blocks of at least `minimum` bytes, in groups, each with the label of the nearest node on its chain
-    /// that has one. `seeds`: (node, label).
+    /// Return all blocks of at least `minimum` bytes in groups. Each group has the label of the nearest node with a
+    /// label on the chains of its blocks. `seeds`: (node, label).
     fn shares(&self, py: Python<'_>, seeds: Vec<(u32, u32)>, minimum: u64) -> PyResult<Vec<Labelled>> {
         Ok(all(watched(py, None, |watcher| self.0.shares(watcher, &seeds, minimum))?))
     }
 
-    /// Add up the bytes that hang on each node, without what hangs on `seeds`. Branches pass through buffers and, right
-    /// below `open` nodes, through objects of the types `through`.
+    /// Add up the bytes of each node's subtree, without the subtrees of `seeds`. Branches pass through buffers. Right
+    /// below the nodes in `open`, they also pass through objects of the types `through`.
     fn hanging(
         &self,
         py: Python<'_>,
@@ -605,7 +613,7 @@ impl Graph {
         Ok(Hanging(watched(py, None, |watcher| self.0.hanging(watcher, &seeds, open, through))?))
     }
 
-    /// Make more nodes seeds.
+    /// Add more seeds, and take their subtrees out of the sums of `hanging`.
     fn divide(&self, py: Python<'_>, hanging: &mut Hanging, seeds: HashSet<u32>) -> PyResult<()> {
         watched(py, None, |watcher| self.0.divide(watcher, &mut hanging.0, &seeds))
     }
@@ -615,21 +623,21 @@ impl Graph {
         Ok(all(watched(py, None, |watcher| self.0.branches(watcher, &hanging.0, minimum))?))
     }
 
-    /// Return (object, home) for the objects of a type that point to one of the nodes `homes`. If an object points to
-    /// several, `home` is the first.
+    /// Return (object, home) for each object of a type that points to one of the nodes `homes`. If an object points to
+    /// several of them, its home is the first.
     fn homes(&self, type_address: u64, homes: HashSet<u32>) -> Vec<(u32, u32)> {
         self.0.homes(type_address, &homes)
     }
 
-    /// Return the objects that no single object keeps alive, by type, except those that retain `large` bytes or more.
-    /// Nodes in `without` do not count as keeping anything alive.
+    /// Return the objects that no single object keeps alive, by type, except objects that retain `large` bytes or more.
+    /// The nodes in `without` do not count as keeping anything alive.
     fn kept_by_several(&self, py: Python<'_>, without: HashSet<u32>, large: u64) -> PyResult<Vec<Several>> {
         Ok(all(watched(py, None, |watcher| self.0.kept_by_several(watcher, &without, large))?))
     }
 
-    /// Return the blocks of C code that no single object keeps alive, by owner, largest first, at most `top` owners
-    /// with at least `least` bytes each. The bytes that would be freed with a block count too. Nodes in `without` do
-    /// not count as keeping anything alive.
+    /// Return the blocks of C code that no single object keeps alive, by owner, largest first: at most `top` owners,
+    /// each with at least `least` bytes. The bytes of a block include those that would be freed with it. The nodes in
+    /// `without` do not count as keeping anything alive.
     fn shared_blocks(
         &self,
         py: Python<'_>,
@@ -640,21 +648,22 @@ impl Graph {
         Ok(all(watched(py, None, |watcher| self.0.shared_blocks(watcher, &without, least, top))?))
     }
 
-    /// Return what removing all of `members` would free. Other nodes keep alive the remaining memory that the members
-    /// hold: at most `most` of these are returned, largest first.
+    /// Return what removing all of the nodes `members` would free. Other nodes keep alive the rest of the memory that
+    /// the members hold: at most `most` of these nodes are returned, largest first.
     fn also_held(&self, py: Python<'_>, members: HashSet<u32>, most: usize) -> PyResult<AlsoHeld> {
         Ok(watched(py, None, |watcher| self.0.also_held(watcher, &members, most))?.into())
     }
 
-    /// Return the blocks that retain most, largest first. A block has no row of its own if the block that keeps it
-    /// alive has one and one of three things holds: both have the same type or size; both retain the same bytes; the
-    /// inner block retains only itself. Any other block that retains only itself has a row from `least` bytes on.
+    /// Return the blocks that retain the most, largest first. A block has no row of its own if the block that keeps it
+    /// alive has a row and one of three things holds: both blocks have the same type or size; both retain the same
+    /// bytes; the inner block retains only itself. Any other block that retains only itself has a row from `least`
+    /// bytes on.
     #[pyo3(signature = (top, least))]
     fn top_blocks(&self, py: Python<'_>, top: Option<usize>, least: u64) -> PyResult<Vec<NodeBytes>> {
         Ok(watched(py, None, |watcher| self.0.top_blocks(watcher, top, least))?.into_iter().map(node_bytes).collect())
     }
 
-    /// Return the nodes that a node points to, each once, largest first.
+    /// Return the nodes that a node points to, each node once, largest first.
     fn largest_targets(&self, id: u32, top: usize) -> PyResult<Targets> {
         let (count, rows) = self.0.largest_targets(id, top).map_err(raised)?;
         Ok(Targets { count, rows: rows.into_iter().map(node_bytes).collect() })

@@ -1,4 +1,4 @@
-//! All allocators' blocks of one target.
+//! The blocks of all allocators of one target.
 
 use crate::claimed::Claimed;
 use crate::glibc::{Chunks, Mapped};
@@ -15,11 +15,11 @@ use gdbheap_core::memory_use::{Owners, Sweep};
 use pyo3::prelude::*;
 
 answers! {
-    /// The number of blocks that words point into, and the addresses and sizes of the largest.
+    /// The number of blocks that some words point into, and the addresses and sizes of the largest of these blocks.
     struct LedTo { count: u64, rows: Vec<Place> }
 }
 
-/// A source of blocks of any kind.
+/// A source of blocks: all blocks of one allocator.
 #[derive(FromPyObject)]
 pub enum Store {
     Pools(Py<Pools>),
@@ -50,7 +50,7 @@ impl Store {
 }
 
 impl Store {
-    /// Add all parts of the region that begins at `start` in the store to a sweep. Returns where the region ends.
+    /// Add to a sweep all parts of the region of this store that begins at `start`. Return where the region ends.
     pub fn add_to(&self, sweep: &mut Sweep, space: &Space, start: u64, owners: Owners) -> gdbheap_core::Result<u64> {
         match self {
             Store::Tcmalloc(tcmalloc) => sweep.add_parts(tcmalloc.get().0.as_ref(), start, owners),
@@ -60,7 +60,7 @@ impl Store {
     }
 }
 
-/// All stores of one target. An address in several stores belongs to the first.
+/// All stores of one target. An address that is in several stores belongs to the first of them.
 #[pyclass(frozen)]
 pub struct Heaps(pub SharedHeaps);
 
@@ -71,7 +71,7 @@ impl Heaps {
         Heaps(SharedHeaps { space: space.0.clone(), stores: stores.iter().map(Store::store).collect() })
     }
 
-    /// Return the blocks that words in [start, end) point into, each once, largest first, at most `top`.
+    /// Return the blocks that words in [start, end) point into, each block once, largest first, at most `top` blocks.
     fn led_to(&self, py: Python<'_>, start: u64, end: u64, top: usize) -> LedTo {
         let mut rows = py.detach(|| self.0.lend().led_to(start, end));
         let count = rows.len() as u64;

@@ -12,23 +12,24 @@ use pyo3::types::PyBytes;
 use std::sync::Arc;
 
 answers! {
-    /// The blocks of a kind in the ranges with one label. `kind`: 0 for no object, else the index of the type in
-    /// `types` plus one. `count`: blocks that begin in the ranges. `bytes`: bytes of such blocks inside the ranges.
+    /// The blocks of a kind in the ranges with one label. `kind`: 0 for blocks that are not objects, else the index of
+    /// the type in `types` plus one. `count`: the number of blocks that begin in the ranges. `bytes`: the bytes of such
+    /// blocks that are inside the ranges.
     struct PlaceShare of history::PlaceShare { label: u32, kind: u16, count: u64, bytes: u64 }
 
-    /// Blocks of one type and size: how many were kept, are new, and are gone. `kind`: the caller's number of the type,
-    /// 0 for no object.
+    /// The blocks of one type and size: how many of them were kept, are new, and are gone. `kind`: the caller's number
+    /// of the type, 0 for blocks that are not objects.
     struct BlockChange of BlockSums { kind: u32, size: u64, kept: u64, new: u64, gone: u64 }
 
-    /// Rows, most new bytes first. For each row, `samples` has the addresses of some of the new blocks, and `holders`
-    /// has `(holder, blocks)` for all of them, most blocks first. Holder 0: no single holder is known. Holder 65,535:
-    /// unreachable.
+    /// The changes, those with the most new bytes first. For each row, `samples` has the addresses of some of the new
+    /// blocks, and `holders` has `(holder, blocks)` for all new blocks, most blocks first. Holder 0: no single holder
+    /// is known. Holder 65,535: unreachable.
     struct BlockChanges { rows: Vec<BlockChange>, samples: Vec<Vec<u64>>, holders: Vec<Vec<(u16, u64)>> }
 }
 
 /// Consecutive blocks of one store as columns of little-endian numbers. `addresses`, `sizes`, `objects` (empty unless
-/// only objects were asked for) and `retained` (empty unless asked for): 8 bytes each. `kinds`: 4 bytes each: the
-/// number of the type from 1 on, 0 for no living object.
+/// only objects were requested) and `retained` (empty unless requested): 8 bytes each. `kinds`: 4 bytes each, the
+/// number of the type from 1 on; 0 for a block without a living object.
 #[pyclass(frozen)]
 pub struct BlockBatch(history::BlockBatch);
 
@@ -40,7 +41,7 @@ impl BlockBatch {
         self.0.store
     }
 
-    /// The index of the first block among all blocks.
+    /// The index of the first of these blocks among all blocks.
     #[getter]
     fn first(&self) -> usize {
         self.0.first
@@ -81,26 +82,26 @@ impl BlockBatch {
 #[pyclass(frozen)]
 pub struct Retained(Arc<history::Retained>);
 
-/// A reader that goes through the rows of columns once, from the first to the last.
+/// A reader that goes through the rows of block columns once, from the first row to the last.
 #[pyclass]
 pub struct BlockBatches(history::BlockBatches);
 
 #[pymethods]
 impl BlockBatches {
-    /// Return the next rows; None after the last. Raises ValueError if the columns do not fit together.
+    /// Return the next rows; None after the last row. Raises ValueError if the columns do not fit each other.
     fn read(&mut self) -> PyResult<Option<BlockBatch>> {
         Ok(self.0.read().map_err(raised)?.map(BlockBatch))
     }
 }
 
-/// The columns of the blocks of a target; see native/core/src/history/columns.rs for the meaning of each.
+/// The columns of the blocks of a target; see native/core/src/history/columns.rs for the meaning of each column.
 #[pyclass(frozen)]
 pub struct BlockColumns(Arc<history::BlockColumns>);
 
 #[pymethods]
 impl BlockColumns {
     /// Make the columns. `columns`: addresses, far, sizes, large, kinds, holders, offsets. `types`: the number of types
-    /// that `kinds` may name. Raises ValueError if the columns do not fit together.
+    /// that `kinds` may refer to. Raises ValueError if the columns do not fit each other.
     #[new]
     fn new(py: Python<'_>, counts: Vec<u64>, columns: [Vec<u8>; 7], types: usize) -> PyResult<BlockColumns> {
         let [addresses, far, sizes, large, kinds, holders, offsets] = columns;
@@ -110,32 +111,32 @@ impl BlockColumns {
         Ok(BlockColumns(Arc::new(all)))
     }
 
-    /// Return a reader of the rows, at most `most` at a time. `objects`: only blocks with living objects. Raises
-    /// ValueError if the columns do not fit together, or lack what is asked for: older files do not say where the
-    /// objects are.
+    /// Return a reader of the rows, which returns at most `most` rows at a time. `objects`: whether to read only blocks
+    /// with living objects. Raises ValueError if the columns do not fit each other, or lack what is requested: older
+    /// files do not say where the objects are.
     #[pyo3(signature = (most, objects=false, retained=None))]
     fn batches(&self, most: usize, objects: bool, retained: Option<&Retained>) -> PyResult<BlockBatches> {
         let form = history::BatchForm { most, objects, retained: retained.map(|retained| retained.0.clone()) };
         Ok(BlockBatches(history::BlockBatches::new(self.0.clone(), form).map_err(raised)?))
     }
 
-    /// Return what each block retains, by the graph of these blocks. `by_node`: the result of
+    /// Return the bytes that each block retains, according to the graph of these blocks. `by_node`: the result of
     /// `graph.retained_of_all()`.
     fn retained(&self, py: Python<'_>, graph: &Graph, by_node: &NodesRetained) -> PyResult<Retained> {
         let found = py.detach(|| self.0.retained(&graph.0, &by_node.0));
         Ok(Retained(Arc::new(found.map_err(raised)?)))
     }
 
-    /// Return the same blocks with their holders: for each block the innermost of `among` that dominates it. `among`:
-    /// numbers of nodes in the graph of these blocks. Raises ValueError for an invalid number.
+    /// Return the same blocks with their holders. The holder of a block is the innermost of the nodes `among` that
+    /// dominates it. `among`: numbers of nodes in the graph of these blocks. Raises ValueError for an invalid number.
     fn held(&self, py: Python<'_>, graph: &Graph, among: Vec<u32>) -> PyResult<BlockColumns> {
         let columns = history::BlockColumns::clone(&self.0);
         let hold = |watcher: &dyn gdbheap_core::Watcher| columns.held(watcher, &graph.0, &among);
         Ok(BlockColumns(Arc::new(watched(py, None, hold)?)))
     }
 
-    /// Return the blocks in `ranges`, counted by label and kind. Raises ValueError if the ranges do not ascend, or
-    /// blocks overlap.
+    /// Return the number and the bytes of the blocks in `ranges`, by label and kind. Raises ValueError if the ranges
+    /// are not ascending, or blocks overlap.
     fn shares(&self, py: Python<'_>, ranges: Vec<LabelledRange>) -> PyResult<Vec<PlaceShare>> {
         let columns = &self.0;
         let share = |watcher: &dyn gdbheap_core::Watcher| columns.shares(watcher, &ranges);
@@ -190,7 +191,7 @@ impl BlockColumns {
     }
 }
 
-/// Return all used blocks. Without a layout none of them is an object. Raises KeyboardInterrupt, and whatever
+/// Return all used blocks. Without a layout, no block counts as an object. Raises KeyboardInterrupt, and whatever
 /// `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout=None, progress=None))]
@@ -207,7 +208,8 @@ pub fn list_blocks(
 }
 
 /// Compare the blocks of two snapshots. `old_types`, `new_types`: the caller's number for each type of a snapshot.
-/// `most`: the number of addresses for each row. Raises ValueError if columns do not fit together.
+/// `most`: the largest number of addresses in each row. Raises ValueError if the columns of a snapshot do not fit each
+/// other.
 #[pyfunction]
 pub fn compare_blocks(
     py: Python<'_>,

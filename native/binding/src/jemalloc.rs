@@ -1,4 +1,4 @@
-//! jemalloc, from whichever module the process has it, for Python.
+//! The classes and functions for jemalloc that Python sees, from whichever module the process has it.
 
 use crate::memory::{Pages, Space};
 use crate::packing::{packed, Packing};
@@ -15,21 +15,23 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 answers! {
-    /// A form of jemalloc's structures: its name, and the multiple of which small size classes are (`quantum`).
+    /// A form of jemalloc's structures. `name`: its name. `quantum`: small size classes are multiples of this number of
+    /// bytes.
     struct JemallocForm { name: &'static str, quantum: u64 }
 
     /// The root of a tree of extents in static data. `bits`: the number of address bits that the tree covers.
     struct FoundTree of jemalloc::FoundTree { address: u64, bits: u32 }
 
-    /// The number of active extents that were checked against a form, and of those that fit it.
+    /// The number of active extents that were checked against a form, and the number of these that fit the form.
     struct JemallocFit of jemalloc::JemallocFit { extents: u64, fit: u64 }
 
-    /// A gapless area [start, end) of one jemalloc. `root`: its index among those that were read.
+    /// An area [start, end) of one jemalloc, without gaps. `root`: the index of this jemalloc among those that were
+    /// read.
     struct JemallocArea { start: u64, end: u64, root: u32 }
 
     /// What lies at an address. `state`: "used", "free", "dirty pages", "muzzy pages", "retained address space",
-    /// "metadata", "padding" or "unexplained". `list`: for a free block "slab" or "thread cache". `root`: the index of
-    /// its jemalloc among those that were read. `arena`: the number of its arena.
+    /// "metadata", "padding" or "unexplained". `list`: for a free block, "slab" or "thread cache". `root`: the index of
+    /// the block's jemalloc among those that were read. `arena`: the number of its arena.
     struct JemallocBlock of jemalloc::JemallocFound {
         address: u64,
         size: u64,
@@ -39,8 +41,8 @@ answers! {
         arena: u32,
     }
 
-    /// The memory of an arena in bytes: active, dirty, muzzy and retained extents; used blocks; blocks in thread caches
-    /// (`cached`); and blocks in which these caches keep their lists (`own`).
+    /// The memory of an arena, in bytes: active, dirty, muzzy and retained extents; used blocks; blocks in thread
+    /// caches (`cached`); and blocks in which these caches store their lists (`own`).
     struct JemallocArenaUse of jemalloc::ArenaUse {
         root: u32,
         arena: u32,
@@ -53,7 +55,8 @@ answers! {
         own: u64,
     }
 
-    /// Blocks of one size of an arena: the number of slabs (0 for large blocks), and of used, cached and free blocks.
+    /// The blocks of one size in an arena: the number of slabs (0 for large blocks), and the numbers of used, cached
+    /// and free blocks.
     struct JemallocClassUse of jemalloc::ClassUse {
         root: u32,
         arena: u32,
@@ -65,16 +68,17 @@ answers! {
         free: u64,
     }
 
-    /// What is inconsistent because threads were inside jemalloc. `extents`: extents that a thread was changing.
-    /// `lists`: the same, with linked extents counted once (a thread that purges has all of its extents on one list).
-    /// `both`: blocks that are in a cache and also in another cache or free in a slab. `astray`: entries of caches that
-    /// point to no block of their class. `bins`: the number of cache bins that may have caused `both` and `astray`.
+    /// What is inconsistent because threads were inside jemalloc. `extents`: the number of extents that a thread was
+    /// changing. `lists`: the same number, but linked extents count once (a thread that purges has all of its extents
+    /// on one list). `both`: blocks that are in a cache and also in another cache, or free in a slab. `astray`: entries
+    /// of caches that point to no block of their class. `bins`: the number of cache bins that may have caused `both`
+    /// and `astray`.
     struct InMotion of jemalloc::InMotion { extents: u64, lists: u64, both: u64, astray: u64, bins: u64 }
 
-    /// A stack from which sampled blocks were allocated. `root`: the index of its jemalloc among those that were read.
-    /// `frames`: return addresses, innermost first. `blocks` and `bytes`: sampled blocks in use. `likely_blocks` and
-    /// `likely_bytes`: jemalloc's own estimate of all blocks that these samples represent; None before 5.3. `first`:
-    /// the first of the blocks.
+    /// A stack from which sampled blocks were allocated. `root`: the index of the jemalloc of these blocks among those
+    /// that were read. `frames`: return addresses, innermost first. `blocks` and `bytes`: the sampled blocks in use.
+    /// `likely_blocks` and `likely_bytes`: jemalloc's own estimate of all blocks that these samples represent; None
+    /// before 5.3. `first`: the address of the first of the blocks.
     struct SampledStack of jemalloc::SampledStack {
         root: u32,
         frames: Vec<u64>,
@@ -97,13 +101,14 @@ pub struct Jemalloc(pub Arc<jemalloc::Jemalloc>);
 
 #[pymethods]
 impl Jemalloc {
-    /// Return the gapless areas, ascending.
+    /// Return the areas, ascending. An area has no gaps.
     fn areas(&self) -> Vec<JemallocArea> {
         let row = |area: &jemalloc::Area| JemallocArea { start: area.start, end: area.end, root: area.root };
         self.0.areas().iter().map(row).collect()
     }
 
-    /// Return the blocks by size, of the jemalloc at index `root` or of all. Blocks in thread caches count as free.
+    /// Return the blocks by size: of the jemalloc with the index `root`, or of all jemallocs. Blocks in thread caches
+    /// count as free.
     #[pyo3(signature = (root=None))]
     fn classes(&self, root: Option<u32>) -> Vec<SizeClass> {
         self.0.classes(root).into_iter().map(size_class).collect()
@@ -114,20 +119,22 @@ impl Jemalloc {
         all(self.0.class_use())
     }
 
-    /// Return what moving the blocks of slabs into as few slabs as possible would free. All pages count as resident if
-    /// `pages` is None. `arenas`: pretend that there are only this many arenas; None or 0: as many as there are.
+    /// Return what would be freed if the blocks of slabs were moved into as few slabs as possible. Without `pages`, all
+    /// pages count as resident. `arenas`: compute as if there were only this many arenas; None or 0: with all arenas
+    /// that exist.
     #[pyo3(signature = (pages, arenas=None))]
     fn packing(&self, py: Python<'_>, pages: Option<&Pages>, arenas: Option<u32>) -> Packing {
         let pages = pages.map(|pages| pages.0.clone());
         py.detach(|| packed(self.0.slabs(arenas.and_then(NonZeroU32::new)), pages.as_deref()))
     }
 
-    /// Return [start, end) of blocks in thread caches, ascending; adjacent ones are merged.
+    /// Return [start, end) of the blocks in thread caches, ascending; adjacent blocks are merged.
     fn waiting(&self) -> Vec<Range> {
         self.0.waiting()
     }
 
-    /// Return the stacks of sampled blocks in use, those with the most bytes first. Empty if jemalloc does not sample.
+    /// Return the stacks of the sampled blocks in use, those with the most bytes first. Empty if jemalloc does not
+    /// sample.
     fn samples(&self, py: Python<'_>, space: &Space) -> PyResult<Vec<SampledStack>> {
         Ok(all(watched(py, None, |watcher| self.0.samples(watcher, &space.0))?))
     }
@@ -137,13 +144,13 @@ impl Jemalloc {
         all(self.0.arena_use())
     }
 
-    /// The number of thread caches found, for each jemalloc.
+    /// For each jemalloc, the number of thread caches that were found.
     #[getter]
     fn caches(&self) -> Vec<usize> {
         self.0.caches.clone()
     }
 
-    /// For each jemalloc, the bytes of extents of the huge page allocator whose surroundings are unknown.
+    /// For each jemalloc, the bytes of those extents of the huge page allocator whose surroundings are unknown.
     #[getter]
     fn astray(&self) -> Vec<u64> {
         self.0.astray.clone()
@@ -165,7 +172,8 @@ impl Jemalloc {
         self.0.find(address).map(JemallocBlock::from)
     }
 
-    /// Return [start, end) of extents without blocks, ascending: the dirty ones, and the muzzy ones.
+    /// Return two lists of extents without blocks, as [start, end), ascending: the dirty extents, and the muzzy
+    /// extents.
     fn unused(&self) -> (Vec<Range>, Vec<Range>) {
         self.0.unused()
     }
@@ -175,7 +183,7 @@ impl Jemalloc {
         self.0.used_in_run(address).into_iter().map(used).collect()
     }
 
-    /// Return the blocks that match `asked`.
+    /// Return the blocks that match the request `asked`.
     fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
         py.detach(|| self.0.list_blocks(&asked.0)).into()
     }
@@ -190,7 +198,7 @@ impl Jemalloc {
         self.0.largest_used(least, most).into_iter().map(used).collect()
     }
 
-    /// Damage in extents.
+    /// The damage that was found in extents.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
@@ -202,14 +210,14 @@ impl Jemalloc {
         damage_rows(&self.0.unfit)
     }
 
-    /// Slabs whose bitmap and count of free regions differ.
+    /// Slabs in which the bitmap and the count of free regions differ.
     #[getter]
     fn miscounted(&self) -> Vec<Damage> {
         damage_rows(&self.0.miscounted)
     }
 
-    /// Changes that a thread inside jemalloc had not finished: extents that were being changed; blocks in a cache that
-    /// are also in another cache or free in a slab; entries of caches that are not blocks.
+    /// Changes that threads inside jemalloc had not finished: extents that were being changed; blocks in a cache that
+    /// are also in another cache, or free in a slab; entries of caches that are not blocks.
     #[getter]
     fn unfinished(&self) -> Vec<Damage> {
         damage_rows(&self.0.unfinished)
@@ -236,8 +244,8 @@ pub fn jemalloc_forms() -> Vec<JemallocForm> {
     jemalloc::FORMS.iter().map(|form| JemallocForm { name: form.name, quantum: form.quantum }).collect()
 }
 
-/// Return the roots of trees of extents in static data (`data`) that point to `anonymous` memory. Ranges ascend and do
-/// not touch.
+/// Return the roots of trees of extents in static data (`data`) that point to `anonymous` memory. In both lists, the
+/// ranges must be ascending and must not touch.
 #[pyfunction]
 pub fn find_trees(py: Python<'_>, space: &Space, data: Vec<Range>, anonymous: Vec<Range>) -> PyResult<Vec<FoundTree>> {
     Ok(all(watched(py, None, |watcher| jemalloc::find_trees(watcher, &space.0, &data, &anonymous))?))
@@ -251,9 +259,9 @@ pub fn jemalloc_fit(py: Python<'_>, space: &Space, name: &str, root: u64, bits: 
     Ok(watched(py, None, |watcher| jemalloc::fit_of(watcher, &space.0, form, root, shape))?.into())
 }
 
-/// Read one or more jemallocs. `roots`: for each the name of its form, the root of its tree, the number of address
-/// bits, and the static data of its module. `anonymous`: where their memory may lie, ascending. `storage`: where
-/// thread-local data may lie. Raises ValueError for an unknown name or number.
+/// Read one or more jemallocs. `roots`: for each jemalloc, the name of its form, the root of its tree, the number of
+/// address bits of the tree, and the static data of its module. `anonymous`: where the memory of the jemallocs may lie,
+/// ascending. `storage`: where thread-local data may lie. Raises ValueError for an unknown name or number.
 #[pyfunction]
 pub fn read_jemalloc(
     py: Python<'_>,

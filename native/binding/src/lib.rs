@@ -1,4 +1,4 @@
-//! The core as a Python module: a thin layer, with one file for each group of classes and functions.
+//! The core as a Python module. This crate is a thin layer, with one file for each group of classes and functions.
 //!
 //! Work that takes long runs without the GIL (watch.rs). Arguments that are records are read from Python objects by the
 //! names of their fields (records.rs). Results are classes with named fields (rows.rs).
@@ -42,7 +42,7 @@ macro_rules! functions {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // Children that wait are counted together with those of all processes that are forked from now on.
+    // From now on, children that wait are counted together with those of all processes that this process forks.
     gdbheap_access::child::apart::waiting();
     module.add("Fault", module.py().get_type::<watch::Fault>())?;
     module.add("PRESENT", gdbheap_access::memory::PRESENT)?;

@@ -1,4 +1,4 @@
-//! musl's mallocng, for Python.
+//! The classes and functions for musl's mallocng that Python sees.
 
 use crate::memory::Space;
 use crate::records::Given;
@@ -12,21 +12,22 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 
 answers! {
-    /// A possible `__malloc_context`. `groups`: groups in its first page of metadata that were checked. `fit`: those
-    /// that point back to it.
+    /// A possible `__malloc_context`. `groups`: the number of groups in its first page of metadata that were checked.
+    /// `fit`: the number of these groups that point back to the metadata.
     struct FoundContext of mallocng::FoundContext { address: u64, groups: u64, fit: u64 }
 
-    /// An inconsistency. `transient`: whether a thread inside mallocng may have caused it, for a moment.
+    /// An inconsistency. `transient`: whether a thread inside mallocng may have caused it for a moment.
     struct Misfit { damage: Damage, transient: bool }
 
-    /// The slots of one size: the number that was walked, and the number that `usage_by_class` states.
+    /// The slots of one size: the number that was found by walking, and the number that mallocng's `usage_by_class`
+    /// states.
     struct ClassUsage of mallocng::Usage { size: u64, walked: u64, said: u64 }
 
     /// The used slots of one size, and the bytes that were requested for them.
     struct AskedOfClass { size: u64, used: u64, asked: u64 }
 
-    /// A slot. `address`: where the block begins, or the slot if it is free. `size`: the slot's size. `end`: where the
-    /// block ends. `state`: "used" or "free". `list`: the mask that a free slot is in.
+    /// A slot. `address`: where the block begins, or, for a free slot, where the slot begins. `size`: the slot's size.
+    /// `end`: where the block ends. `state`: "used" or "free". `list`: the mask that contains a free slot.
     struct SlotBlock { address: u64, size: u64, end: u64, state: &'static str, list: Option<&'static str> }
 }
 
@@ -41,7 +42,7 @@ pub struct Mallocng(pub Arc<mallocng::Mallocng>);
 
 #[pymethods]
 impl Mallocng {
-    /// Return the mappings and the memory donated by the dynamic linker, ascending. Adjacent ones stay separate.
+    /// Return the mappings, and the memory that the dynamic linker donated, ascending. Adjacent ranges stay separate.
     fn regions(&self) -> Vec<Range> {
         self.0.regions()
     }
@@ -51,7 +52,7 @@ impl Mallocng {
         self.0.stretches()
     }
 
-    /// Return the pages of metadata, ascending.
+    /// Return the ranges of the pages of metadata, ascending.
     fn areas(&self) -> Vec<Range> {
         self.0.areas().to_vec()
     }
@@ -61,7 +62,7 @@ impl Mallocng {
         self.0.group_count()
     }
 
-    /// The number of slots that are taken but not written yet, or about to be freed.
+    /// The number of slots that were taken but not written yet, or were about to be freed.
     #[getter]
     fn moving(&self) -> u64 {
         self.0.moving
@@ -72,12 +73,12 @@ impl Mallocng {
         self.0.classes().into_iter().map(size_class).collect()
     }
 
-    /// Return, for each size class, the number of slots that was walked and the number that mallocng states.
+    /// Return, for each size class, the number of slots that was found by walking, and the number that mallocng states.
     fn usage(&self) -> Vec<ClassUsage> {
         all(self.0.usage.iter().copied())
     }
 
-    /// Return the requested bytes, by slot size.
+    /// Return the requested bytes of the used blocks, by slot size.
     fn asked_by_class(&self, py: Python<'_>) -> Vec<AskedOfClass> {
         let rows = py.detach(|| self.0.asked_by_class());
         rows.into_iter().map(|(size, used, asked)| AskedOfClass { size, used, asked }).collect()
@@ -94,7 +95,7 @@ impl Mallocng {
         Some(SlotBlock { address, size, end, state, list })
     }
 
-    /// Return the kind of an address that is in no block: "slack", "header" or "free"; None outside every group.
+    /// Return what an address is that is in no block: "slack", "header" or "free"; None outside every group.
     fn own_part(&self, address: u64) -> Option<&'static str> {
         self.0.own_part(address)
     }
@@ -104,7 +105,7 @@ impl Mallocng {
         self.0.used_with(address).into_iter().map(used).collect()
     }
 
-    /// Return the blocks that match `asked`.
+    /// Return the blocks that match the request `asked`.
     fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
         py.detach(|| self.0.list_blocks(&asked.0)).into()
     }
@@ -119,7 +120,7 @@ impl Mallocng {
         py.detach(|| self.0.largest_used(least, most)).into_iter().map(used).collect()
     }
 
-    /// Damage in groups and slots.
+    /// The damage that was found in groups and slots.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
@@ -139,7 +140,8 @@ impl Mallocng {
     }
 }
 
-/// Read all memory of the mallocng whose context is at `context`. Raises Fault if the context cannot be read.
+/// Read all memory of the mallocng that has its context at the address `context`. Raises Fault if the context cannot be
+/// read.
 #[pyfunction]
 pub fn read_mallocng(py: Python<'_>, space: &Space, context: u64) -> PyResult<Mallocng> {
     let found = watched(py, None, |watcher| mallocng::read_mallocng(watcher, &space.0, context))?;

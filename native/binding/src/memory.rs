@@ -12,10 +12,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::Arc;
 
-/// The most bytes of a string, unless the caller gives a limit.
+/// The most bytes of a string that are read, unless the caller gives a limit.
 const LONGEST_STRING: usize = 4 << 10;
 
-/// A Python object that describes a `Machine`.
+/// A Python object with the attributes of a `Machine`.
 pub type GivenMachine = Py<PyAny>;
 
 impl Read for Machine {
@@ -26,8 +26,9 @@ impl Read for Machine {
     }
 }
 
-/// How the bytes [start, end) of a process are read. `kind`: 0 private anonymous; 1 private file-backed; 2 always from
-/// the process; 3 always from the file with the number `file` (-1: no file); 4 from the process if the page is present.
+/// How the bytes [start, end) of a process are read. `kind`: 0 private anonymous; 1 private file-backed; 2 always read
+/// from the process; 3 always read from the file with the number `file` (-1: no file); 4 read from the process if the
+/// page is present.
 pub struct MappingRow {
     start: u64,
     end: u64,
@@ -36,7 +37,8 @@ pub struct MappingRow {
     offset: u64,
 }
 
-/// Bytes [start, end) of a core, at `offset` in the file with the number `file`; -1: they are zeros by definition.
+/// The bytes [start, end) of a core. They are at `offset` in the file with the number `file`; -1 means that they are
+/// zeros by definition.
 pub struct SegmentRow {
     start: u64,
     end: u64,
@@ -52,18 +54,18 @@ records! {
 }
 
 answers! {
-    /// Pages [start, end) in one state: a combination of the bits PRESENT, SWAPPED and ZERO.
+    /// Pages [start, end) that are all in the same state, which is a combination of the bits PRESENT, SWAPPED and ZERO.
     struct PageRun of Run { start: u64, end: u64, state: u8 }
 
     /// The resident and swapped bytes of some memory.
     struct Residency { resident: u64, swapped: u64 }
 
-    /// The number of words of an owner that point into a range. `number`: the owner's number. `place`: the index of the
-    /// range.
+    /// The number of words of an owner that point into a range. `number`: the number of the owner. `place`: the index
+    /// of the range.
     struct PointerCount { number: u32, place: usize, words: u64 }
 }
 
-/// Pages [start, end), and their state.
+/// Pages [start, end), and the state of these pages.
 type StateRun = (u64, u64, u8);
 
 /// A Python function that is called as `read(address, size)` and returns bytes.
@@ -97,13 +99,14 @@ impl Pages {
         Ok(Pages(Arc::new(pages)))
     }
 
-    /// Build page states from raw pagemap entries (u64, little endian). `parts`: (address of the first page, entries).
+    /// Build page states from raw pagemap entries (u64, little endian). `parts`: (address of the first page, entries)
+    /// for each part.
     #[staticmethod]
     fn from_entries(machine: Given<Machine>, parts: Vec<(u64, Vec<u8>)>) -> PyResult<Pages> {
         Pages::of(memory::Pages::from_entries(&parts, machine.0.page))
     }
 
-    /// Build page states from runs, ascending and disjoint. Raises ValueError.
+    /// Build page states from runs, which must be ascending and disjoint. Raises ValueError.
     #[staticmethod]
     fn from_runs(machine: Given<Machine>, runs: Vec<StateRun>) -> PyResult<Pages> {
         let run = |(start, end, state)| Run { start, end, state };
@@ -116,7 +119,7 @@ impl Pages {
         Residency { resident, swapped }
     }
 
-    /// Return what malloc_trim() would release of a free chunk [start, end), header included.
+    /// Return what malloc_trim() would release of the free chunk [start, end), which includes the header.
     fn released(&self, start: u64, end: u64) -> Released {
         gdbheap_core::allocators::glibc::released(&self.0, start, end).into()
     }
@@ -127,19 +130,20 @@ impl Pages {
         self.0.huge.is_some()
     }
 
-    /// Return the runs inside [start, end), clipped to it.
+    /// Return the runs inside [start, end), clipped to this range.
     fn runs(&self, start: u64, end: u64) -> Vec<PageRun> {
         self.0.runs_in(start, end).map(PageRun::from).collect()
     }
 }
 
-/// Memory of this process that is already resident: the first touch of a page costs more than filling it.
+/// A buffer in this process whose pages are already resident, because the first access to a page takes longer than
+/// filling the page.
 #[pyclass(frozen)]
 pub struct Room(Arc<memory::Room>);
 
 #[pymethods]
 impl Room {
-    /// Allocate `size` bytes. Raises OSError if there is not enough memory.
+    /// Allocate a room of `size` bytes. Raises OSError if there is not enough memory.
     #[new]
     fn new(py: Python<'_>, size: usize) -> PyResult<Room> {
         let room = py.detach(|| memory::Room::new(size)).map_err(raised)?;
@@ -151,7 +155,7 @@ impl Room {
 #[pyclass(frozen)]
 pub struct Space(pub Arc<memory::Space>, Py<PyAny>);
 
-/// An address that Python computed. One beyond 64 bits becomes the last address, where nothing is mapped.
+/// An address that Python computed. An address beyond 64 bits becomes the last address, where nothing is mapped.
 pub(crate) struct Address(pub(crate) u64);
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Address {
@@ -176,7 +180,7 @@ impl Source for Remote {
             let bytes = answer.unwrap_or_else(|error| {
                 if error.is_instance_of::<PyKeyboardInterrupt>(py) {
                     // The next check for signals cancels the work.
-                    // SAFETY: needs only the interpreter, to which this thread is attached.
+                    // SAFETY: the call needs only the interpreter, to which this thread is attached.
                     unsafe { pyo3::ffi::PyErr_SetInterrupt() };
                 }
                 Vec::new()
@@ -221,9 +225,9 @@ impl Space {
 #[allow(clippy::too_many_arguments)]
 #[pymethods]
 impl Space {
-    /// Return the space of a live process. `shared`: other processes share some of its private pages. `stop`: the stop
-    /// of the process; after its release nothing more is read. `memory`: an open descriptor of the process's memory; it
-    /// still belongs to the caller.
+    /// Return the space of a live process. `shared`: whether other processes share some private pages of the process.
+    /// `stop`: the stop of the process; after its release nothing more is read. `memory`: an open descriptor of the
+    /// process's memory, which the caller must still close.
     #[staticmethod]
     #[pyo3(signature = (machine, process, mappings, pages, files, shared, stop=None, memory=None))]
     fn for_process(
@@ -252,7 +256,7 @@ impl Space {
         Space::of(machine, |machine| memory::Space::for_core(machine, segments, &files))
     }
 
-    /// Return a space whose bytes come from `read(address, size) -> bytes`, called on the calling thread.
+    /// Return a space whose bytes are read by calling `read(address, size) -> bytes` on the calling thread.
     #[staticmethod]
     fn for_remote(machine: GivenMachine, segments: Vec<Range>, read: ReadMemory) -> PyResult<Space> {
         Space::of(machine, |machine| memory::Space::for_remote(machine, &segments, Box::new(Remote(read))))
@@ -268,19 +272,20 @@ impl Space {
         PyBytes::new_with(py, size, |buffer| self.0.exact(address, buffer).map_err(fault))
     }
 
-    /// Return the bytes at `address` up to the first absent one, at most `size`.
+    /// Return the bytes from `address` to the first absent byte, at most `size` bytes.
     fn read_available<'py>(&self, py: Python<'py>, address: Address, size: usize) -> PyResult<Bound<'py, PyBytes>> {
         let mut buffer = vec![0; self.0.prefix(address.0, size as u64) as usize];
         let got = self.0.fill(address.0, &mut buffer);
         Ok(PyBytes::new(py, &buffer[..got]))
     }
 
-    /// Return the first address, this one or later, whose bytes are not zeros by definition; None if there is none.
+    /// Return the first address from `address` on that has bytes and is not zero by definition; None if there is no
+    /// such address.
     fn next_backed(&self, address: Address) -> Option<u64> {
         self.0.next_backed(address.0)
     }
 
-    /// Return the word at `address`. Raises Fault.
+    /// Return the word at `address`. Raises Fault if it is absent.
     fn word(&self, address: Address) -> PyResult<u64> {
         self.0.word(address.0).map_err(fault)
     }
@@ -291,8 +296,8 @@ impl Space {
         Ok(u32::from_le_bytes(bytes))
     }
 
-    /// Return the bytes before the first NUL at `address`, at most `limit`. Raises Fault if the string runs into absent
-    /// memory.
+    /// Return the bytes from `address` to the first NUL, at most `limit` bytes. Raises Fault if there is absent memory
+    /// before the NUL.
     #[pyo3(signature = (address, limit=LONGEST_STRING))]
     fn cstring<'py>(&self, py: Python<'py>, address: Address, limit: usize) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.0.string(address.0, limit).map_err(fault)?;
@@ -304,12 +309,12 @@ impl Space {
         self.0.covers(address.0, size)
     }
 
-    /// Copy the bytes of `ranges` into `room`, and read them from the copy from now on, so that the process can be
+    /// Copy the bytes of `ranges` into `room`. From now on, read these bytes from the copy, so that the process can be
     /// released.
     ///
     /// Memory in `shared` is read through the file `mem` (/proc/PID/mem of the process) from now on. If the room is too
-    /// small for everything, memory without pointers is left out. Returns False, and changes nothing, if it is too
-    /// small even then. If the process is released meanwhile, the copy ends there.
+    /// small for everything, memory without pointers is left out. If the room is too small even then, return False and
+    /// change nothing. If the process is released meanwhile, the copy ends there.
     fn capture(
         &self,
         py: Python<'_>,
@@ -321,19 +326,19 @@ impl Space {
         watched(py, None, |watcher| self.0.capture(watcher, &ranges, room.0.clone(), &shared, mem))
     }
 
-    /// The bytes that were left out of the copy, because they contain no pointers.
+    /// The number of bytes that the copy left out, because they contain no pointers.
     #[getter]
     fn left_out(&self) -> u64 {
         self.0.left_out()
     }
 
-    /// Return the memory of the running process as it is now, for data that does not change while a program runs. None
-    /// if no copy was cut short by the release of the process.
+    /// Return a space that reads the memory of the process as it is now, while the process runs. For data that does not
+    /// change while a program runs. None if no copy was cut short by the release of the process.
     fn as_it_runs(&self, py: Python<'_>) -> Option<Space> {
         Some(Space(Arc::new(self.0.as_it_runs()?), self.1.clone_ref(py)))
     }
 
-    /// Whether the process ended after it was copied, before all requested shared memory was read.
+    /// Whether the process ended after it was copied and before all requested shared memory was read.
     #[getter]
     fn is_shared_lost(&self) -> bool {
         self.0.is_shared_lost()
@@ -352,8 +357,8 @@ impl Space {
     }
 }
 
-/// Return the parts of a file that are not holes, ascending, at most `most`. None if the file system does not say.
-/// Raises OSError, TimeoutError if the kernel does not get the lock of the file.
+/// Return at most `most` parts of a file that are not holes, ascending. None if the file system does not report holes.
+/// Raises OSError, and TimeoutError if the kernel cannot get the lock of the file.
 #[pyfunction]
 pub fn data_extents(py: Python<'_>, path: &str, most: usize) -> PyResult<Vec<Range>> {
     let found = || memory::data_of(&std::fs::File::open(path)?, most);
@@ -367,7 +372,7 @@ pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: Vec<Range
     memory::find_initial(&space.0, start, initial, &ranges)
 }
 
-/// Return the offsets in `raw`, multiples of a word, at which all `tests` hold.
+/// Return the offsets in `raw` at which all `tests` hold. Only multiples of the word size are tried.
 #[pyfunction]
 pub fn find_places(raw: &[u8], tests: Given<Vec<WordTest>>) -> Vec<u64> {
     memory::find_places(raw, &tests.0)
@@ -380,13 +385,14 @@ pub fn words_at(space: &Space, addresses: Vec<Address>) -> Vec<Option<u64>> {
     memory::words_at(&space.0, &addresses)
 }
 
-/// Return the address of the first word in [start, end) with a value in [low, high); None if no readable word has one.
+/// Return the address of the first readable word in [start, end) whose value is in [low, high); None if there is no
+/// such word.
 #[pyfunction]
 pub fn find_pointer(py: Python<'_>, space: &Space, start: u64, end: u64, low: u64, high: u64) -> PyResult<Option<u64>> {
     watched(py, None, |watcher| memory::find_pointer(watcher, &space.0, (start, end), (low, high)))
 }
 
-/// Return the runs of words in `ranges` whose values all lie in [low, high), at most `most`.
+/// Return at most `most` runs of words in `ranges` whose values all lie in [low, high).
 #[pyfunction]
 pub fn find_pointer_runs(
     py: Python<'_>,

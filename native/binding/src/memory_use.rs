@@ -1,4 +1,4 @@
-//! What address space is used for, for Python.
+//! The classes and functions that Python uses to see what address space is used for.
 
 use crate::heaps::{Heaps, Store};
 use crate::memory::{Pages, Space};
@@ -15,9 +15,10 @@ use pyo3::types::PyBytes;
 use std::collections::{HashMap, HashSet};
 
 answers! {
-    /// The memory of an owner in bytes: `bytes` in all; of these `resident`, `swapped` and `zero` (mapped to the
-    /// kernel's zero page), and of the resident ones `huge` (in huge pages). `pages`: pages that belong wholly to the
-    /// owner, resident or not; of these `whole` are resident and `whole_huge` in huge pages.
+    /// The memory of an owner, in bytes. `bytes`: all of it; parts of that are `resident`, `swapped` and `zero` (mapped
+    /// to the kernel's zero page). `huge`: the resident bytes that are in huge pages. `pages`: the bytes of pages that
+    /// belong wholly to the owner, resident or not. Of these pages, `whole` bytes are resident, and `whole_huge` bytes
+    /// are in huge pages.
     struct OwnerSum {
         owner: u32,
         bytes: u64,
@@ -30,20 +31,21 @@ answers! {
         whole_huge: u64,
     }
 
-    /// A group of blocks that pins pages. `start`, `end`: the range that contains the blocks. `bytes`: the size of the
-    /// blocks together. `freed`: bytes that removing the blocks would free.
+    /// A group of blocks that pins pages. `start`, `end`: the range that contains the blocks. `bytes`: the size of all
+    /// blocks together. `freed`: the bytes that removing the blocks would free.
     struct Pin { start: u64, end: u64, blocks: u64, bytes: u64, freed: u64 }
 
-    /// Sums over all groups that free enough: the number of groups and blocks, the bytes of the blocks, and what would
-    /// be freed.
+    /// Sums over all groups that free enough: the number of groups, the number of blocks, the bytes of the blocks, and
+    /// the bytes that removing them would free.
     struct PinTotals of memory_use::Totals { groups: u64, blocks: u64, bytes: u64, freed: u64 }
 
-    /// The groups that pin the most, largest first, and sums over all groups.
+    /// The groups that pin the most bytes, largest first, and the sums over all groups.
     struct Pins { rows: Vec<Pin>, totals: PinTotals }
 
-    /// Objects of a type whose reference counts differ. `pages`: the pages with such objects; `counts_alone`: how many
-    /// of these differ only in reference counts. `restored`: equal pages with reference counts of the type's objects on
-    /// which the garbage collector tracks no object; `restored_tracked`: the other such pages.
+    /// The objects of a type whose reference counts differ. `pages`: the number of pages with such objects;
+    /// `counts_alone`: the number of these pages that differ only in reference counts. `restored`: the number of equal
+    /// pages that contain reference counts of the type's objects, and no object that the garbage collector tracks.
+    /// `restored_tracked`: the number of equal pages that contain both.
     struct CountsOf of memory_use::CountsOf {
         type_address: u64,
         objects: u64,
@@ -53,13 +55,13 @@ answers! {
         restored_tracked: u64,
     }
 
-    /// Numbers of pages of a process, by what differs from the same pages of another process.
+    /// The numbers of a process's pages, by what differs between them and the same pages of another process.
     ///
-    /// - Private and equal: `restored` (no objects), `restored_counts` (objects, none of them tracked by the garbage
-    ///   collector), `restored_tracked` (tracked objects).
+    /// - Private and equal: `restored` (without objects), `restored_counts` (with objects, none of them tracked by the
+    ///   garbage collector), `restored_tracked` (with tracked objects).
     /// - Private and different: in what the `collector` writes, in reference `counts`, in `both` of these, or in
     ///   anything else (`other`).
-    /// - `only_here`: the other process has no such page. `shared`: still shared.
+    /// - `only_here`: the other process has no such page. `shared`: the two processes still share the page.
     /// - Pages with objects of which none is tracked: `quiet_own` (private, and equal or different only in counts) and
     ///   `quiet_shared` (still shared).
     struct WrittenPages {
@@ -77,8 +79,8 @@ answers! {
         types: Vec<CountsOf>,
     }
 
-    /// The part [start, end) that is left of an old copy of a buffer. `buffer`: the index of the buffer. `base`: where
-    /// the old copy began.
+    /// The part [start, end) that remains of an old copy of a buffer. `buffer`: the index of the buffer. `base`: the
+    /// address where the old copy began.
     struct Copied of memory_use::Copied { buffer: usize, base: u64, start: u64, end: u64 }
 }
 
@@ -89,16 +91,16 @@ impl OwnerSum {
     }
 }
 
-/// A sweep over ascending stretches of memory, each with an owner: a small number, which is also its rank. There are
-/// separate sums for each cell: cell 0 lies below the first cut, cell 1 from the first cut on, and so on. Cuts are
-/// page-aligned.
+/// A sweep over ascending stretches of memory. Each stretch has an owner: a small number, which is also the owner's
+/// rank. There are separate sums for each cell: cell 0 lies below the first cut, cell 1 begins at the first cut, and so
+/// on. Cuts are page-aligned.
 #[pyclass]
 pub struct Sweep(memory_use::Sweep);
 
 #[pymethods]
 impl Sweep {
-    /// `cuts`: ascending page-aligned addresses where a new cell begins. `kept`: owners whose parts of huge pages are
-    /// kept as ranges. Raises ValueError.
+    /// Create a sweep. `cuts`: ascending page-aligned addresses at each of which a new cell begins. `kept`: the owners
+    /// for which parts of huge pages are stored as ranges. Raises ValueError.
     #[new]
     #[pyo3(signature = (machine, pages, owners, cuts=Vec::new(), kept=Vec::new()))]
     fn new(
@@ -112,41 +114,42 @@ impl Sweep {
         memory_use::Sweep::new(machine.0.page, pages, owners, cuts, kept).map(Sweep).map_err(raised)
     }
 
-    /// Return the whole pages of the `kept` owners that are parts of huge pages, as ascending `(start, end)`.
+    /// Return the whole pages of the `kept` owners that are parts of huge pages, as ascending `(start, end)` ranges.
     fn huge_ranges(&self) -> Vec<Range> {
         self.0.huge_ranges().to_vec()
     }
 
-    /// Assign the absent bytes in `ranges`, ascending `(start, end)`, to `owner`. In everything that is added from now
-    /// on, these bytes count for `owner` instead of their own owner. Raises ValueError.
+    /// Assign absent bytes to `owner`. `ranges`: the ascending `(start, end)` ranges of these bytes. In everything that
+    /// is added from now on, the absent bytes count for `owner` instead of for the owner of their stretch. Raises
+    /// ValueError.
     fn set_lost(&mut self, ranges: Vec<Range>, owner: u32) -> PyResult<()> {
         self.0.set_lost(ranges, owner).map_err(raised)
     }
 
-    /// Add a stretch [start, end) with one owner.
+    /// Add a stretch [start, end) that has one owner.
     fn add(&mut self, start: u64, end: u64, owner: u32) -> PyResult<()> {
         self.0.add(start, end, owner).map_err(raised)
     }
 
-    /// Add all parts of the region that begins at `start` in a store: a region of chunks, an arena of pools, a segment
-    /// or an area. `owners` maps the names of parts to owners: used, free, cached, waiting, top, header, padding,
-    /// `free run`, muzzy, reserved, foreign, unexplained. Returns where the region ends. Raises ValueError if no region
-    /// begins there, or if a part that occurs has no owner.
+    /// Add all parts of the region of a store that begins at `start`: a region of chunks, an arena of pools, a segment
+    /// or an area. `owners` maps the names of parts to owners: used, free, cached, waiting, top, header, padding, `free
+    /// run`, muzzy, reserved, foreign, unexplained. Return where the region ends. Raises ValueError if no region begins
+    /// at `start`, or if the region has a part without an owner.
     fn add_blocks(&mut self, space: &Space, store: Store, start: u64, owners: HashMap<String, u32>) -> PyResult<u64> {
         let by_part = PARTS.map(|part| owners.get(part).copied());
         store.add_to(&mut self.0, space, start, by_part).map_err(raised)
     }
 
-    /// Return the sums of each owner, for each cell.
+    /// Return the sums of each owner, separately for each cell.
     fn finish(&mut self) -> PyResult<Vec<Vec<OwnerSum>>> {
         let cells = self.0.finish().map_err(raised)?;
         Ok(cells.into_iter().map(|cell| cell.into_iter().map(OwnerSum::new).collect()).collect())
     }
 }
 
-/// Return the groups of blocks of a store that pin the most pages, largest first, and sums over all groups. `trimmed`:
-/// starts of heaps whose free end can be trimmed. `kept`: ranges that the kernel keeps. `least`: bytes that a group
-/// must free. `most`: the number of groups to list.
+/// Return the groups of blocks of a store that pin the most pages, largest first, and the sums over all groups.
+/// `trimmed`: the starts of heaps whose free end can be trimmed. `kept`: ranges that the kernel does not release.
+/// `least`: the bytes that a group must free to count. `most`: the number of groups to list.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 pub fn pins(
@@ -166,15 +169,15 @@ pub fn pins(
     Pins { rows: rows.into_iter().map(pin).collect(), totals: totals.into() }
 }
 
-/// Classify the contents of each block `(user address, size)`: "zeros", "text", "pointers" (into the `mapped` ranges,
-/// ascending), "data", or "absent bytes". Raises KeyboardInterrupt.
+/// Classify the contents of each block `(user address, size)`: "zeros", "text", "pointers" (into the ranges `mapped`,
+/// which ascend), "data", or "absent bytes". Raises KeyboardInterrupt.
 #[pyfunction]
 pub fn look_at(py: Python<'_>, space: &Space, blocks: Vec<Place>, mapped: Vec<Range>) -> PyResult<Vec<&'static str>> {
     watched(py, None, |watcher| memory_use::look_at(watcher, &space.0, &blocks, &mapped))
 }
 
-/// Return the copies of the beginnings of `buffers` that lie in `holes`, most frequent first. Copies may overlap. Reads
-/// a few keys of each buffer and parts of the holes, and only pages that are in memory.
+/// Return copies of the beginnings of `buffers` that lie in `holes`, most frequent first. Copies may overlap. Only a
+/// few keys of each buffer and parts of the holes are read, and only pages that are in memory.
 #[pyfunction]
 pub fn find_copies(
     py: Python<'_>,
@@ -188,15 +191,15 @@ pub fn find_copies(
     Ok(all(watched(py, None, find)?))
 }
 
-/// Read every byte of the ranges once, on all cores, in windows of `window` bytes. A benchmark: no analysis can be
-/// faster.
+/// Read every byte of the ranges once, on all processors, in windows of `window` bytes. This is a benchmark: no
+/// analysis can be faster.
 #[pyfunction]
 #[pyo3(signature = (space, ranges, window=WINDOW))]
 pub fn read_once(py: Python<'_>, space: &Space, ranges: Vec<Range>, window: u64) -> PyResult<u64> {
     watched(py, None, |watcher| memory_use::read_once(watcher, &space.0, &ranges, window))
 }
 
-/// Return the bytes of those pages in the ranges that contain only zeros. The ranges are page-aligned.
+/// Return the number of bytes of those pages in the ranges that contain only zeros. The ranges must be page-aligned.
 #[pyfunction]
 pub fn zero_pages(py: Python<'_>, space: &Space, ranges: Vec<Range>) -> PyResult<u64> {
     watched(py, None, |watcher| memory_use::zero_pages(watcher, &space.0, &ranges))
@@ -227,8 +230,9 @@ impl From<memory_use::Written> for WrittenPages {
 #[pyclass(frozen)]
 pub struct ComparedPages(memory_use::Compared);
 
-/// Compare the private pages of `ranges`, found by the process's `pagemap` file, with those of `other`. Both processes
-/// must be stopped until this returns. Raises OSError, KeyboardInterrupt.
+/// Compare the private pages of a process in `ranges` with the same pages of the process `other`. The private pages are
+/// found by the process's `pagemap` file at `path`. Both processes must be stopped until this returns. Raises OSError,
+/// KeyboardInterrupt.
 #[pyfunction]
 pub fn compare_pages(
     py: Python<'_>,
@@ -245,9 +249,9 @@ pub fn compare_pages(
     Ok(ComparedPages(compared))
 }
 
-/// Return what wrote to the pages since the two processes shared them. `layout`: the layout of the Python objects in
-/// the process that has the pages, if it has any. `statics`: `(address, address of the type)` of objects outside
-/// blocks. Raises KeyboardInterrupt.
+/// Return the numbers of pages, by what wrote to them since the two processes shared them. `layout`: the layout of the
+/// Python objects in the process that has the pages; None if it has no such objects. `statics`: `(address, address of
+/// the type)` of objects outside blocks. Raises KeyboardInterrupt.
 #[pyfunction]
 #[pyo3(signature = (compared, heaps, layout, statics, progress=None))]
 pub fn written_pages(
@@ -263,8 +267,8 @@ pub fn written_pages(
     Ok(watched(py, progress, |watcher| memory_use::written(watcher, &by, &compared.0))?.into())
 }
 
-/// Return a mark, as `page_marks` does, for each private page whose used blocks are all objects of the types at these
-/// addresses. Raises OSError, KeyboardInterrupt.
+/// Return a mark, as `page_marks` does, for each private page in which all used blocks are objects of the types at the
+/// addresses `types`. Raises OSError, KeyboardInterrupt.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, types, path, ranges, progress=None))]
 pub fn value_marks(

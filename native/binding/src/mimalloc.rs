@@ -1,4 +1,4 @@
-//! mimalloc, CPython's own copy and those of libraries, for Python.
+//! The classes and functions for mimalloc that Python sees: CPython's own copy, and those of libraries.
 
 use crate::mallocng::AskedOfClass;
 use crate::memory::{Pages, Space};
@@ -15,9 +15,9 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 
 answers! {
-    /// A form of mimalloc's structures. `entry`: bytes of `mi_page_t`. `cookie`: the offset of a segment's cookie.
-    /// `tagged`: each heap of a thread has a tag. `only_pythons`: only CPython's own copy has this form. `has_map`: it
-    /// has a page map instead of segments.
+    /// A form of mimalloc's structures. `entry`: the size of `mi_page_t` in bytes. `cookie`: the offset of a segment's
+    /// cookie. `tagged`: whether each heap of a thread has a tag. `only_pythons`: whether only CPython's own copy has
+    /// this form. `has_map`: whether the form has a page map instead of segments.
     struct MimallocForm {
         name: &'static str,
         entry: u64,
@@ -27,29 +27,33 @@ answers! {
         has_map: bool,
     }
 
-    /// A segment [start, end), or an arena or a page of mimalloc 3. `thread`: the thread that owns it, 0 if that has
-    /// ended. `root`: the index of its mimalloc among those that were read.
+    /// A segment [start, end); in mimalloc 3, an arena or a page. `thread`: the id of the thread that owns it; 0 if
+    /// that thread has ended. `root`: the index of its mimalloc among those that were read.
     struct Segment { start: u64, end: u64, thread: u64, root: u32 }
 
-    /// A word of static data that points to a page map of `count` words.
+    /// A word of static data that points to a page map with `count` words. `address`: the address of the word. `map`:
+    /// the address of the page map.
     struct FoundMap of mimalloc::FoundMap { address: u64, map: u64, count: u64 }
 
-    /// How a sample of pages fits a form. `pages`: pages that were checked. `fit`: those that fit. `padded`: used
-    /// blocks that record the requested size, as in secure and debug builds; 0 unless most of them do. `entries`:
-    /// entries of the page map. `placed`: those for which the form finds a page.
+    /// How well a sample of pages fits a form. `pages`: the number of pages that were checked. `fit`: the number of
+    /// these that fit. `padded`: the number of used blocks that record the requested size, as in secure and debug
+    /// builds; 0 unless most of them do. `entries`: the number of entries of the page map. `placed`: the number of
+    /// these for which the form finds a page.
     struct FormFit of mimalloc::Fit { entries: u64, placed: u64, pages: u64, fit: u64, padded: u64 }
 
-    /// A possible header of a segment. `cookie`: the cookie xor the address. `used`: used pages. `tiles`: its slices
-    /// tile it. A segment that was returned keeps its header for a while, without used pages.
+    /// A possible header of a segment. `cookie`: the segment's cookie, xor its address. `used`: the number of used
+    /// pages. `tiles`: whether the slices cover the segment without gap or overlap. A segment that was returned keeps
+    /// its header for a while, without used pages.
     struct FoundSegment of mimalloc::FoundSegment { address: u64, cookie: u64, used: u64, tiles: bool }
 
-    /// The pages of the heaps with one tag: used blocks, their bytes, and pages that no thread owns (`abandoned`).
+    /// The heaps with one tag: the number of their pages, the number of used blocks, the bytes of these blocks, and the
+    /// number of pages that no thread owns (`abandoned`).
     struct TaggedHeap { tag: u8, pages: u64, used: u64, bytes: u64, abandoned: u64 }
 
     /// What lies at an address of a segment. `state`: "used", "free", "free span", "reserved", "segment header",
-    /// "padding" or "unexplained". `list`: the list of a free block, None for a block that was never handed out.
-    /// `asked`: the requested bytes, if the block records them. `root`: the index of its mimalloc among those that were
-    /// read. `arena`: the number of the heap that has its page.
+    /// "padding" or "unexplained". `list`: the list that contains a free block; None for a block that was never handed
+    /// out. `asked`: the requested bytes, if the block records them. `root`: the index of the block's mimalloc among
+    /// those that were read. `arena`: the number of the heap that has the block's page.
     struct PageBlock {
         address: u64,
         size: u64,
@@ -60,9 +64,10 @@ answers! {
         arena: Option<u32>,
     }
 
-    /// The memory of a heap of a thread: its pages, the bytes of pages with used blocks (`active`) and without
-    /// (`empty`), and the used blocks. `heap`: its address, 0 for the pages without a heap, whose threads have ended or
-    /// abandoned them. `number`: its index among the heaps of the mimalloc at index `root`.
+    /// The memory of a heap of a thread: the number of its pages, the bytes of pages with used blocks (`active`), the
+    /// bytes of pages without used blocks (`empty`), and the used blocks. `heap`: the address of the heap; 0 for pages
+    /// without a heap, whose threads have ended or abandoned them. `number`: the index of the heap among the heaps of
+    /// the mimalloc with the index `root`.
     struct HeapUse of mimalloc::HeapUse {
         root: u32,
         number: u32,
@@ -73,8 +78,8 @@ answers! {
         used: u64,
     }
 
-    /// A page whose lists do not fit its count, or a segment whose pages do not fit its count. `passing`: whether a
-    /// thread inside mimalloc may have caused that, for a moment.
+    /// A page whose lists do not fit the page's count, or a segment whose pages do not fit the segment's count.
+    /// `passing`: whether a thread inside mimalloc may have caused that for a moment.
     struct Miscounted of mimalloc::Miscounted { damage: Damage, passing: bool }
 }
 
@@ -98,7 +103,7 @@ impl Mimalloc {
         self.0.segments().iter().map(row).collect()
     }
 
-    /// Return the blocks by size, of the mimalloc at index `root` or of all.
+    /// Return the blocks by size: of the mimalloc with the index `root`, or of all mimallocs.
     #[pyo3(signature = (root=None))]
     fn classes(&self, root: Option<u32>) -> Vec<SizeClass> {
         self.0.classes(root).into_iter().map(size_class).collect()
@@ -115,7 +120,7 @@ impl Mimalloc {
         self.0.heaps().into_iter().map(row).collect()
     }
 
-    /// Bytes of spans without a page, in all segments.
+    /// The bytes of all spans without a page, in all segments.
     #[getter]
     fn free_spans(&self) -> u64 {
         self.0.free_spans()
@@ -138,16 +143,16 @@ impl Mimalloc {
         Some(PageBlock { address, size, state, list, asked, root, arena: self.0.arena_at(address) })
     }
 
-    /// Return the requested bytes by block size, of the mimalloc at index `root` or of all. A block that does not
-    /// record its requested size counts in full.
+    /// Return the requested bytes by block size: of the mimalloc with the index `root`, or of all mimallocs. A block
+    /// that does not record its requested size counts with its whole size.
     #[pyo3(signature = (space, root=None))]
     fn asked_by_class(&self, py: Python<'_>, space: &Space, root: Option<u32>) -> PyResult<Vec<AskedOfClass>> {
         let rows = watched(py, None, |watcher| self.0.asked_by_class(watcher, &space.0, root))?;
         Ok(rows.into_iter().map(|(size, used, asked)| AskedOfClass { size, used, asked }).collect())
     }
 
-    /// Return what moving the blocks of pages into as few pages as possible would free. All pages count as resident if
-    /// `pages` is None.
+    /// Return what would be freed if the blocks of pages were moved into as few pages as possible. Without `pages`, all
+    /// pages count as resident.
     #[pyo3(signature = (pages))]
     fn packing(&self, py: Python<'_>, pages: Option<&Pages>) -> Packing {
         let pages = pages.map(|pages| pages.0.clone());
@@ -159,7 +164,7 @@ impl Mimalloc {
         self.0.used_in_page(address).into_iter().map(used).collect()
     }
 
-    /// Return the blocks that match `asked`.
+    /// Return the blocks that match the request `asked`.
     fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
         py.detach(|| self.0.list_blocks(&asked.0)).into()
     }
@@ -174,13 +179,13 @@ impl Mimalloc {
         self.0.largest_used(least, most).into_iter().map(used).collect()
     }
 
-    /// Damage in segments.
+    /// The damage that was found in segments.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
     }
 
-    /// Pages whose lists do not fit their count, and segments whose pages do not fit their count.
+    /// Pages whose lists do not fit the page's count, and segments whose pages do not fit the segment's count.
     #[getter]
     fn miscounted(&self) -> Vec<Miscounted> {
         all(self.0.miscounted.iter().cloned())
@@ -211,8 +216,9 @@ pub fn mimalloc_forms() -> Vec<MimallocForm> {
     mimalloc::FORMS.iter().map(row).collect()
 }
 
-/// Read one or more mimallocs. `roots`: for each the name of its form, whether its blocks record the requested size,
-/// and the addresses of its segments, or of its page map. Raises ValueError for an unknown name.
+/// Read one or more mimallocs. `roots`: for each mimalloc, the name of its form, whether its blocks record the
+/// requested size, and the addresses of its segments or the address of its page map. Raises ValueError for an unknown
+/// name.
 #[pyfunction]
 pub fn read_mimalloc(py: Python<'_>, space: &Space, roots: Vec<(String, bool, Vec<u64>)>) -> PyResult<Mimalloc> {
     let root =
@@ -222,30 +228,30 @@ pub fn read_mimalloc(py: Python<'_>, space: &Space, roots: Vec<(String, bool, Ve
     Ok(Mimalloc(Arc::new(found)))
 }
 
-/// Return what looks like a header of a segment of the named form, at multiples of 32 MiB in `ranges`. Raises
-/// ValueError for an unknown name.
+/// Return possible headers of segments of the named form, at multiples of 32 MiB in `ranges`. Raises ValueError for an
+/// unknown name.
 #[pyfunction]
 pub fn find_segments(py: Python<'_>, space: &Space, ranges: Vec<Range>, name: &str) -> PyResult<Vec<FoundSegment>> {
     let form = form(name)?;
     Ok(all(watched(py, None, |watcher| mimalloc::find_segments(watcher, &space.0, &ranges, form))?))
 }
 
-/// Return the words of static data in `ranges` that point to what looks like a page map.
+/// Return the words of static data in `ranges` that may point to a page map.
 #[pyfunction]
 pub fn find_page_maps(py: Python<'_>, space: &Space, ranges: Vec<Range>) -> PyResult<Vec<FoundMap>> {
     Ok(all(watched(py, None, |watcher| mimalloc::find_page_maps(watcher, &space.0, &ranges))?))
 }
 
-/// Check how well the named form fits a sample of the pages of segments, or of a page map. Raises ValueError for an
-/// unknown name.
+/// Check how well the named form fits a sample of the pages of segments, or of the pages in a page map. Raises
+/// ValueError for an unknown name.
 #[pyfunction]
 pub fn mimalloc_fit(py: Python<'_>, space: &Space, name: &str, places: Vec<u64>) -> PyResult<FormFit> {
     let form = form(name)?;
     Ok(watched(py, None, |watcher| mimalloc::fit_of(watcher, &space.0, form, &places))?.into())
 }
 
-/// Return the owners of the pages in a sample of segments, read with the named form: addresses of heaps, or ids of
-/// threads. Raises ValueError for an unknown name.
+/// Return the owners of the pages in a sample of segments, which are read with the named form. An owner is the address
+/// of a heap, or the id of a thread. Raises ValueError for an unknown name.
 #[pyfunction]
 pub fn mimalloc_owners(py: Python<'_>, space: &Space, name: &str, places: Vec<u64>) -> PyResult<Vec<u64>> {
     let form = form(name)?;

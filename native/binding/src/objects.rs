@@ -42,9 +42,9 @@ records! {
     Table { name, used_at, table_at, mask_at, shared_at, slot, head, entries }
 }
 
-/// Return the blocks that Python objects claim in `layout.unwalked`, memory that cannot be walked. `roots`: groups of
-/// ranges outside the heaps whose words may point to such objects, the most credible group first. Raises
-/// KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// Return the blocks that Python objects own in `layout.unwalked`, which is memory that cannot be walked. `roots`:
+/// groups of ranges outside the heaps whose words may point to such objects; the most credible group comes first.
+/// Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, measures, roots, progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -62,34 +62,35 @@ pub fn find_claimed(
     Ok(Claimed(Arc::new(watched(py, progress, find)?)))
 }
 
-/// The address and the size of a block, and an address inside it.
+/// The address of a block, the size of the block, and an address inside it.
 type Spot = (u64, u64, u64);
 
 /// The smallest and the largest block size, in bytes.
 type Sizes = (u64, u64);
 
 answers! {
-    /// Buffers with the same role for their owner.
+    /// Buffers that have the same role for the object that owns them.
     struct OwnedBuffers { role: u8, count: u64, bytes: u64 }
 
-    /// The objects of the type at `address`, which has the `tp_flags` in `flags`. `live`: living objects. `idle`:
-    /// objects on free lists. `owned`: their buffers, by role.
+    /// The objects of the type at `address`. `flags`: the `tp_flags` of the type. `live`: the living objects. `idle`:
+    /// the objects on free lists. `owned`: the buffers of the objects, by role.
     struct TypeRow { address: u64, flags: u64, live: Tally, idle: Tally, owned: Vec<OwnedBuffers> }
 
-    /// The used blocks of one store, and those of them that are neither objects nor owned by one.
+    /// The used blocks of one store. `unclassified`: the used blocks that are neither objects nor owned by an object.
     struct StoreRow of python::StoreRow { name: &'static str, used: Tally, unclassified: Tally }
 
     /// The owner of a block: an object with its type, or a word of a root. For a root, `type_address` is 0, `role` is
-    /// the number of the root, and `address` is that of the word.
+    /// the number of the root, and `address` is the address of the word.
     struct BlockOwner { block: u64, address: u64, type_address: u64, role: u32 }
 
-    /// An object in a block. `alive`: False if it is on a free list.
+    /// An object in a block. `alive`: False if the object is on a free list.
     struct ObjectAt { address: u64, type_address: u64, alive: bool }
 
-    /// A live object. `size`: of its block. `buffers`: the bytes of its buffers.
+    /// A live object. `size`: the size of its block. `buffers`: the bytes of its buffers.
     struct Instance { address: u64, type_address: u64, size: u64, buffers: u64 }
 
-    /// The number of objects, their bytes and those of their buffers, and the first objects in order.
+    /// The number of objects, the bytes of the objects, the bytes of their buffers, and the first objects in the
+    /// requested order.
     struct InstanceList { count: u64, bytes: u64, buffers: u64, rows: Vec<Instance> }
 
     /// For one block size: the number of objects whose requested size is known, and the sum of these sizes in bytes.
@@ -99,33 +100,36 @@ answers! {
     /// pages. `most`: the largest unused room of one container; `address`: the address of that container.
     struct Slack of containers::Slack { containers: u64, small: u64, pages: u64, most: u64, address: u64 }
 
-    /// An estimate for the objects of the type at `kind`: living objects and their bytes, objects on free lists and
-    /// their bytes.
+    /// An estimate for the objects of the type at `kind`: the number of living objects and their bytes, and the number
+    /// of objects on free lists and their bytes.
     struct Estimate of python::Estimate { kind: u64, live: u64, bytes: u64, idle: u64, idle_bytes: u64 }
 
-    /// The blocks that one traceback allocated. `traceback`: its address.
+    /// The blocks that were allocated with one traceback. `traceback`: the address of the traceback.
     struct Traced of python::Traced { traceback: u64, count: u64, bytes: u64 }
 
-    /// The contents of tracemalloc's tables by traceback, and the number of entries that were read.
+    /// The contents of tracemalloc's tables, summed up by traceback, and the number of entries that were read.
     struct Traces { rows: Vec<Traced>, entries: u64 }
 
     /// Objects with equal values: the hash of the value, its kind, the number of objects, the bytes of their blocks,
     /// the size of the largest block, and the address of the first object.
     struct Equal of python::Equal { hash: u128, kind: u8, count: u64, bytes: u64, largest: u64, address: u64 }
 
-    /// Sums over all values of a kind: objects and their bytes; `values` that more than one object has, `copies`: those
-    /// objects, `saved`: bytes that one object for each value would save.
+    /// Sums over all values of a kind. `objects`, `bytes`: the number of objects with such values, and their bytes.
+    /// `values`: the number of values that more than one object has. `copies`: the number of objects with these values.
+    /// `saved`: the bytes that keeping one object for each value would save.
     struct KindSum of python::KindSum { kind: u8, objects: u64, bytes: u64, values: u64, copies: u64, saved: u64 }
 
-    /// Values that more than one object has: the first of them in order, sums by kind, and the number of all.
+    /// The values that more than one object has. `rows`: the first of these values in the requested order. `sums`: the
+    /// sums by kind. `count`: the number of all such values.
     struct EqualValues { rows: Vec<Equal>, sums: Vec<KindSum>, count: u64 }
 
     /// One of several equal objects: the hash of its value, its address, and the size of its block.
     struct EqualObject { hash: u128, address: u64, size: u64 }
 
-    /// The containers of one kind. `empty`: containers without any capacity. `shared`: containers whose table belongs
-    /// to others too. `used` and `room`: the items of the remaining containers, and their capacity. `tenths`: how many
-    /// of the remaining containers are filled up to 10 %, 20 %, and so on.
+    /// The containers of one kind. `empty`: the number of containers without any capacity. `shared`: the number of
+    /// containers that share their table with other containers. For the remaining containers: `used`: the number of
+    /// their items; `room`: the number of items that fit; `tenths`: how many containers are filled up to 10 %, up to 20
+    /// %, and so on.
     struct ContainerFill of containers::Fill {
         count: u64,
         empty: u64,
@@ -135,11 +139,11 @@ answers! {
         tenths: Vec<u64>,
     }
 
-    /// Objects with the same key, and the bytes of their blocks.
+    /// Objects with the same key, and the bytes of the blocks of these objects.
     struct Tallied { key: u64, count: u64, bytes: u64 }
 
-    /// The number of blocks in which an object lies at this distance from the start. `flags`: the requested bits of
-    /// `tp_flags`.
+    /// The number of blocks in which an object begins at this distance from the start of the block. `flags`: the
+    /// requested bits of the `tp_flags` of the object's type.
     struct DistanceVotes { flags: u64, distance: u64, blocks: u64 }
 }
 
@@ -160,7 +164,7 @@ fn instance((address, type_address, size, buffers): python::Instance) -> Instanc
     Instance { address, type_address, size, buffers }
 }
 
-/// The result of a census; sizes are in bytes.
+/// The result of a census. All sizes are in bytes.
 #[pyclass(frozen, get_all)]
 pub struct Census {
     /// One row for each type that has objects.
@@ -173,12 +177,12 @@ pub struct Census {
     roots: Vec<Tally>,
     /// The largest unidentified blocks, largest first.
     unknown: Vec<Place>,
-    /// Buffers that look like objects, by user address.
+    /// The addresses of buffers that look like objects, as the program sees them.
     contested: Vec<u64>,
-    /// Blocks for many objects, of which none is alive.
+    /// Blocks with room for many objects, none of which is alive.
     idle_slabs: Tally,
-    /// How many seconds it took to find the owners of buffers. `settling`: during the walk, with several workers.
-    /// `following`: while the pointers that lead to the other buffers were followed.
+    /// How many seconds it took to find the owners of buffers. `settling`: the seconds during the walk, with several
+    /// workers. `following`: the seconds in which pointers to the other buffers were followed.
     settling: f64,
     following: f64,
 }
@@ -212,16 +216,16 @@ pub fn take_census(
     })
 }
 
-/// Return the object in each block, or None. In a block of many objects: the one at the address inside the block, else
-/// the first.
+/// Return the object in each block, or None if the block has no object. If a block has many objects, return the object
+/// at the address inside the block, else the first object.
 #[pyfunction]
 pub fn objects_in(heaps: &Heaps, layout: Given<TypeLayout>, blocks: Vec<Spot>) -> Vec<Option<ObjectAt>> {
     let found = python::objects_in(heaps.0.lend(), &layout.0, &blocks);
     found.into_iter().map(|found| found.map(object_at)).collect()
 }
 
-/// Return the used chunks among `wanted` that look like live objects of one of the types at `kinds`, unordered. Raises
-/// KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// Return the used chunks that match `wanted` and look like live objects of one of the types at `kinds`, in any order.
+/// Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, kinds, wanted, progress=None))]
 pub fn list_objects(
@@ -237,9 +241,9 @@ pub fn list_objects(
     Ok(found.into_iter().map(listed).collect())
 }
 
-/// Return the live objects of the types at `kinds`, ordered, at most `top`. `kinds`: maps each type to the position of
-/// its name in the alphabet. Raises ValueError for an unknown order, KeyboardInterrupt, and whatever `progress(done,
-/// total)` raises.
+/// Return at most `top` live objects of the types at `kinds`, in the requested order. `kinds`: maps each type to the
+/// position of its name in alphabetical order. Raises ValueError for an unknown order, KeyboardInterrupt, and whatever
+/// `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, kinds, without, order, top=None, progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -261,8 +265,8 @@ pub fn list_instances(
     Ok(InstanceList { count, bytes, buffers, rows: rows.into_iter().map(instance).collect() })
 }
 
-/// Return the requested bytes of the objects in each size class, by size. Raises KeyboardInterrupt, and whatever
-/// `progress(done, total)` raises.
+/// Return, for each block size, how many objects have a known requested size, and the sum of these sizes. Raises
+/// KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, sizing, without, progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -280,9 +284,9 @@ pub fn asked_sizes(
     Ok(watched(py, progress, ask)?.into_iter().map(row).collect())
 }
 
-/// Return the unused room of containers, one row for each of `growing` and then of `tables`. Only containers in blocks
-/// of `sizes` count, and only in stores that keep blocks of one size together. With `most`, `containers`, `small` and
-/// `pages` are estimates from that many groups of each size.
+/// Return the unused room of containers: one row for each kind in `growing`, and then one row for each kind in
+/// `tables`. Only containers in blocks of `sizes` count, and only in stores that keep blocks of one size together. With
+/// `most`, `containers`, `small` and `pages` are estimates from at most that many groups of each size.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, pages, growing, tables, sizes, most=None))]
 #[allow(clippy::too_many_arguments)]
@@ -303,7 +307,8 @@ pub fn list_slack(
     Ok(all(watched(py, None, list)?))
 }
 
-/// Estimate the number of objects of each type in blocks of at most 512 bytes, from at most `most` pools of each size.
+/// Estimate the number of objects of each type in blocks of at most 512 bytes, from a sample of at most `most` pools of
+/// each size.
 #[pyfunction]
 pub fn estimate_types(
     py: Python<'_>,
@@ -316,8 +321,8 @@ pub fn estimate_types(
 }
 
 /// Count how often an object begins at each distance from the start of its block, by the bits `mask` of its type's
-/// flags. Samples at most `most` pools of each size class, or pages of mimalloc, or chunks of each size, whichever the
-/// process uses. The distances in the layout are not used.
+/// flags. The sample has at most `most` pools of each size class, or pages of mimalloc, or chunks of each size,
+/// whichever the process uses. The distances in the layout are not used.
 #[pyfunction]
 pub fn vote_distances(
     py: Python<'_>,
@@ -332,7 +337,8 @@ pub fn vote_distances(
     Ok(found.into_iter().map(row).collect())
 }
 
-/// Return the types to which the blocks of a sample, chosen as in `vote_distances`, point: `{address: tp_flags}`.
+/// Return the types that the blocks of a sample point to, as `{address: tp_flags}`. The sample is chosen as in
+/// `vote_distances`.
 #[pyfunction]
 pub fn sample_types(
     py: Python<'_>,
@@ -358,12 +364,12 @@ pub fn count_traces(
     Ok(Traces { rows: all(found.rows), entries: found.entries })
 }
 
-/// Return the values that at least `least` objects of the types at `types` have: the `top` values that would save the
-/// most, or with `by_bytes` those with the most bytes.
+/// Return values that at least `least` objects of the types at `types` have: the `top` values that would save the most,
+/// or, with `by_bytes`, the `top` values with the most bytes.
 ///
-/// `slices`: the number of passes; each keeps one part of the distinct values in memory. `apart`: (start, end, number)
-/// of memory whose objects equal only objects with the same number. Raises KeyboardInterrupt, and whatever
-/// `progress(done, total)` raises.
+/// `slices`: the number of passes; each pass keeps one part of the distinct values in memory. `apart`: (start, end,
+/// number) of memory whose objects are compared only with objects that have the same number. Raises KeyboardInterrupt,
+/// and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, values, types, without, apart, least, by_bytes, slices, top, progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -390,7 +396,7 @@ pub fn equal_values(
     Ok(EqualValues { rows: all(rows), sums: all(sums), count })
 }
 
-/// Return the objects of the types at `types` whose values have these hashes, by address, at most `most`. Raises
+/// Return at most `most` objects of the types at `types` whose values have one of these hashes, by address. Raises
 /// KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, values, types, without, apart, hashes, most, progress=None))]
@@ -416,8 +422,8 @@ pub fn equal_objects(
     Ok(watched(py, progress, find)?.into_iter().map(row).collect())
 }
 
-/// Return the hash of the value of the object at each address; None if it cannot be read or is of a kind without
-/// hashes. Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// Return the hash of the value of the object at each address; None if the object cannot be read, or is of a kind whose
+/// values are not hashed. Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, values, addresses, progress=None))]
 pub fn value_hashes(
@@ -432,9 +438,9 @@ pub fn value_hashes(
     watched(py, progress, |watcher| python::value_hashes(watcher, heaps, &layout.0, &values.0, &addresses))
 }
 
-/// Count live objects of the types at `kinds` by a key: the size of their block if the offset of the type is negative,
-/// else the absolute value of the number at that offset in the object. Raises KeyboardInterrupt, and whatever
-/// `progress(done, total)` raises.
+/// Count live objects of the types at `kinds` by a key. If the offset of the type is negative, the key is the size of
+/// the object's block; else it is the absolute value of the number at that offset in the object. Raises
+/// KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, kinds, without, progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -453,8 +459,9 @@ pub fn tally_objects(
     Ok(watched(py, progress, tally)?.into_iter().map(row).collect())
 }
 
-/// Count how full the containers of some types are. `kinds` maps the address of each type to its index in the list of
-/// `growing` followed by `tables`. Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// Count how full the containers of some types are. `kinds`: maps the address of each type to its index in the list
+/// that consists of `growing` followed by `tables`. Raises KeyboardInterrupt, and whatever `progress(done, total)`
+/// raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, kinds, growing, tables, without, progress=None))]
 #[allow(clippy::too_many_arguments)]

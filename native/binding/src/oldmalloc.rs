@@ -1,4 +1,4 @@
-//! musl's malloc before 1.2.1, for Python.
+//! The classes and functions for musl's malloc before 1.2.1 that Python sees.
 
 use crate::memory::Space;
 use crate::records::Given;
@@ -10,10 +10,11 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 
 answers! {
-    /// A chunk. `address`: what the program got. `size`: with the header. `state`: "used" or "free".
+    /// A chunk. `address`: the address that the program got. `size`: the size of the chunk, including its header.
+    /// `state`: "used" or "free".
     struct OldChunk { address: u64, size: u64, end: u64, state: &'static str }
 
-    /// Chunks of one size, header included: how many are used, and how many are free.
+    /// The chunks of one size, which includes the header: how many of them are used, and how many are free.
     struct OldSize { size: u64, used: u64, free: u64 }
 }
 
@@ -28,8 +29,8 @@ pub struct Oldmalloc(pub Arc<oldmalloc::Oldmalloc>);
 
 #[pymethods]
 impl Oldmalloc {
-    /// Return the heaps, the memory donated by the dynamic linker, and the mappings of single chunks, ascending.
-    /// Adjacent ones stay separate.
+    /// Return the heaps, the memory that the dynamic linker donated, and the mappings of single chunks, ascending.
+    /// Adjacent ranges stay separate.
     fn regions(&self) -> Vec<Range> {
         self.0.regions()
     }
@@ -40,13 +41,13 @@ impl Oldmalloc {
         rows.into_iter().map(|(size, used, free)| OldSize { size, used, free }).collect()
     }
 
-    /// Return the chunk that contains `address`; None outside all of them.
+    /// Return the chunk that contains `address`; None outside all chunks.
     fn find(&self, address: u64) -> Option<OldChunk> {
         let (address, size, state, end) = self.0.find(address)?;
         Some(OldChunk { address, size, end, state })
     }
 
-    /// Return the blocks that match `asked`.
+    /// Return the blocks that match the request `asked`.
     fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
         py.detach(|| self.0.list_blocks(&asked.0)).into()
     }
@@ -61,7 +62,7 @@ impl Oldmalloc {
         py.detach(|| self.0.largest_used(least, most)).into_iter().map(used).collect()
     }
 
-    /// Damage in the headers of chunks.
+    /// The damage that was found in the headers of chunks.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
@@ -80,8 +81,8 @@ impl Oldmalloc {
     }
 }
 
-/// Read all chunks. `anonymous`: private anonymous memory that has no other owner. `data`: static data of modules.
-/// Adjacent ranges must be merged in both. Raises Fault if `mal` cannot be read.
+/// Read all chunks. `anonymous`: private anonymous memory that has no other owner. `data`: static data of modules. In
+/// both lists, adjacent ranges must be merged. Raises Fault if the variable `mal` cannot be read.
 #[pyfunction]
 pub fn read_oldmalloc(
     py: Python<'_>,
@@ -95,7 +96,8 @@ pub fn read_oldmalloc(
     Ok(Oldmalloc(Arc::new(found)))
 }
 
-/// Return where `mal` with its 64 bins may be in `ranges` of static data. Adjacent ranges must be merged.
+/// Return the addresses where the variable `mal`, with its 64 bins, may be in `ranges` of static data. Adjacent ranges
+/// must be merged.
 #[pyfunction]
 pub fn find_bins(py: Python<'_>, space: &Space, ranges: Vec<Range>) -> PyResult<Vec<u64>> {
     watched(py, None, |watcher| oldmalloc::find_bins(watcher, &space.0, &ranges))

@@ -1,4 +1,4 @@
-//! Compressed files.
+//! Reads compressed files.
 
 use crate::watch::raised;
 use gdbheap_core::packed;
@@ -16,14 +16,14 @@ impl Unpacker {
         packed::Unpacker::open(path, kind).map(Unpacker).map_err(raised)
     }
 
-    /// The number of bytes of the compressed file that were read.
+    /// How many bytes of the compressed file have been read.
     #[getter]
     fn position(&self) -> u64 {
         self.0.position()
     }
 
-    /// Return at most `size` uncompressed bytes; empty at the end. Before a damaged or truncated place, everything up
-    /// to it is returned first; the next call raises ValueError.
+    /// Return at most `size` uncompressed bytes; empty at the end of the file. If a place in the file is damaged or
+    /// truncated, everything before it is returned first; the next call raises ValueError.
     fn read<'py>(&mut self, py: Python<'py>, size: usize) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = py.detach(|| self.0.read(size)).map_err(raised)?;
         Ok(PyBytes::new(py, &bytes))

@@ -1,4 +1,4 @@
-//! What packing the blocks of slabs into fewer slabs would do.
+//! Computes what packing the blocks of slabs into fewer slabs would do.
 
 use crate::rows::{all, answers, Range};
 use gdbheap_access::memory;
@@ -6,9 +6,10 @@ use gdbheap_core::allocators::BlockSlab;
 use gdbheap_core::memory_use;
 
 answers! {
-    /// Blocks of one size of one allocator. `root`: its index among several. `slabs`: that hold the blocks. `live`:
-    /// blocks that cannot be handed out. `free`: blocks that can. `resident`: bytes of the slabs. Packing moves `moved`
-    /// blocks, frees `spare` slabs, and makes RSS smaller by `freed` bytes.
+    /// The blocks of one size of one allocator. `root`: the index of the allocator, if there are several. `slabs`: the
+    /// number of slabs that contain the blocks. `live`: the number of blocks that cannot be handed out. `free`: the
+    /// number of blocks that can be handed out. `resident`: the resident bytes of the slabs. Packing would move `moved`
+    /// blocks, free `spare` slabs, and make RSS smaller by `freed` bytes.
     struct PackedSize of memory_use::PackedSize {
         root: u32,
         size: u64,
@@ -21,17 +22,18 @@ answers! {
         freed: u64,
     }
 
-    /// What packing would do, by size. `going`: [start, end) of the slabs that would be freed, ascending.
+    /// What packing would do, by block size. `going`: the ranges [start, end) of the slabs that would be freed,
+    /// ascending.
     struct Packing { sizes: Vec<PackedSize>, going: Vec<Range> }
 }
 
-/// Return what packing the blocks of slabs into fewer slabs would free.
+/// Return what would be freed if the blocks of slabs were packed into fewer slabs.
 pub fn packed(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&memory::Pages>) -> Packing {
     let (sizes, going) = memory_use::packing(slabs, pages);
     Packing { sizes: all(sizes), going }
 }
 
-/// Return what would be freed if all blocks of the slabs were copied first and all old blocks freed after that.
+/// Return what would be freed if all blocks of the slabs were copied first, and all old blocks were freed after that.
 pub fn copied(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&memory::Pages>) -> Packing {
     let (sizes, going) = memory_use::copying(slabs, pages);
     Packing { sizes: all(sizes), going }

@@ -1,4 +1,4 @@
-//! Stopped processes, copies of processes, calls in their threads, and files that they name.
+//! Stops processes, copies processes, makes calls in their threads, and opens files that they name.
 
 use crate::records::{field, records, Given, Read};
 use crate::rows::{all, answers};
@@ -23,10 +23,10 @@ use std::time::Duration;
 /// - `keeper`: the address of code that stores a function's result through the register `keeper_register`, and moves
 ///   the stack pointer by `keeper_skips` bytes.
 /// - `captured`: the file descriptor whose output is captured; -1 for none.
-/// - `filtered`: whether a seccomp filter is on the thread.
-/// - `limit`: seconds.
+/// - `filtered`: whether the thread has a seccomp filter.
+/// - `limit`: the time limit for all calls together, in seconds.
 /// - `leaves`: whether the thread finishes the call on its own after the limit.
-/// - `kept`: bytes that are put back in any case; `freed`: after a call that was undone.
+/// - `kept`: bytes that are put back in any case. `freed`: bytes that are put back after a call that was undone.
 pub struct CallPlan {
     calls: Vec<FunctionCall>,
     restorer: u64,
@@ -41,7 +41,7 @@ pub struct CallPlan {
     freed: Vec<Bytes>,
 }
 
-/// The address of a function, and its arguments.
+/// The address of a function, and the arguments of the call.
 type FunctionCall = (u64, Vec<u64>);
 
 records! {
@@ -60,12 +60,13 @@ answers! {
         general: Vec<u64>,
     }
 
-    /// Memory of a process in bytes, as the kernel sums it up.
+    /// The memory of a process in bytes, as the kernel sums it up.
     ///
-    /// `pss`: the proportional share of `rss`; `proportional`: the number of lines that it comes from, each cut to
-    /// whole KiB. `private`, `shared`, `anonymous`, `lazy` (MADV_FREE): parts of `rss`. `private_huge`, `shared_huge`:
-    /// hugetlbfs pages, in none of the others. `swap_share`: the proportional share of `swap`; None if the kernel does
-    /// not say. `fingerprint`: equal for equal texts.
+    /// `pss`: the proportional share of `rss`. `proportional`: the number of lines that `pss` is the sum of; the kernel
+    /// rounds each line down to whole KiB. `private`, `shared`, `anonymous`, `lazy` (MADV_FREE): parts of `rss`.
+    /// `private_huge`, `shared_huge`: hugetlbfs pages, which are in none of the other figures. `swap_share`: the
+    /// proportional share of `swap`; None if the kernel does not report it. `fingerprint`: a hash of the text; equal
+    /// for equal texts.
     struct ProcessMemory of process::Memory {
         rss: u64,
         pss: u64,
@@ -81,8 +82,8 @@ answers! {
         fingerprint: u64,
     }
 
-    /// A process. `name`: as in /proc/PID/status. `exe`: the path of its program. `command`: its arguments, each ended
-    /// by a NUL. `memory`: None if reading it failed; `error` is then the errno.
+    /// A process and its memory. `name`: the name as in /proc/PID/status. `exe`: the path of its program. `command`:
+    /// its arguments, each ended by a NUL. `memory`: None if the memory could not be read; then `error` is the errno.
     struct ProcessAccount {
         pid: i32,
         parent: i32,
@@ -93,8 +94,8 @@ answers! {
         error: i32,
     }
 
-    /// A file that is held open with O_PATH. `descriptor`: the caller must close it. `path`: without symbolic links.
-    /// `kind`: the type of its file system (statfs(2), f_type).
+    /// A file that is held open with O_PATH. `descriptor`: the caller must close it. `path`: the path without symbolic
+    /// links. `kind`: the type of the file system that has the file (statfs(2), f_type).
     struct HeldFile {
         descriptor: i32,
         path: OsString,
@@ -106,13 +107,14 @@ answers! {
     }
 
     /// The outcome of calls. `end`: "returned", "abandoned", "left", "gone" or "signal N". `value`: the result of the
-    /// last call. `text`: the captured output. `limit`: the limit that the calls had, in seconds.
+    /// last call. `text`: the captured output. `limit`: the time limit that the calls had, in seconds.
     struct CallResult { end: String, value: u64, text: Vec<u8>, limit: f64 }
 
-    /// The state of a thread, which decides whether a call may be made in it. `shadow_stack`: whether it has one.
-    /// `dispatched`: whether it dispatches its system calls to user space (PR_SET_SYSCALL_USER_DISPATCH). `sequence`:
-    /// the word `rseq_cs`. `entering`: whether it is entering a system call. `restartable`: whether the system call
-    /// that it waits in, if any, could be made again. `vector_size`: bytes of vector state.
+    /// The state of a thread, which decides whether a call may be made in it. `shadow_stack`: whether the thread has a
+    /// shadow stack. `dispatched`: whether its system calls are dispatched to user space
+    /// (PR_SET_SYSCALL_USER_DISPATCH). `sequence`: the word `rseq_cs`. `entering`: whether the thread is entering a
+    /// system call. `restartable`: whether the system call in which the thread waits, if any, could be made again.
+    /// `vector_size`: the size of the vector state in bytes.
     struct ThreadLook of Look {
         registers: Vec<u64>,
         shadow_stack: bool,
@@ -171,8 +173,8 @@ fn os_error(error: io::Error) -> PyErr {
     raised(error.into())
 }
 
-/// Reads either a process id, which means the process that has it now, or an object with `pid` and `descriptor`: the
-/// /proc folder that was opened when the process was named.
+/// Read from either of two things: a process id, which means the process that has it now; or an object with `pid` and
+/// `descriptor`, where `descriptor` is that of the /proc folder that was opened when the process was named.
 impl Read for ProcessFolder {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<ProcessFolder> {
         let found = match object.extract::<i32>() {
@@ -189,8 +191,8 @@ pub struct Stop(pub process::Stop);
 
 #[pymethods]
 impl Stop {
-    /// Stop every thread of a process, for at most `limit` seconds. Raises OSError (with errno), TimeoutError,
-    /// KeyboardInterrupt.
+    /// Stop every thread of a process, for at most `limit` seconds; None means without a limit. Raises OSError (with
+    /// errno), TimeoutError, KeyboardInterrupt.
     #[new]
     #[pyo3(signature = (process, limit=None))]
     fn new(py: Python<'_>, process: Given<ProcessFolder>, limit: Option<f64>) -> PyResult<Stop> {
@@ -198,7 +200,7 @@ impl Stop {
         Ok(Stop(watched(py, None, |watcher| process::Stop::new(watcher, &process.0, limit))?))
     }
 
-    /// The threads, by tid.
+    /// The threads of the process, by thread id.
     #[getter]
     fn threads(&self) -> Vec<ThreadState> {
         all(self.0.threads())
@@ -216,7 +218,7 @@ impl Stop {
     }
 
     /// Make calls in a stopped thread, within the time that the process may be stopped. Raises OSError (ETIME if too
-    /// little time is left to begin), ValueError, and KeyboardInterrupt after the calls have ended.
+    /// little time is left to begin), ValueError, and KeyboardInterrupt, the latter only after the calls have ended.
     fn call(&self, py: Python<'_>, tid: i32, plan: Given<CallPlan>) -> PyResult<CallResult> {
         let plan = planned(plan.0)?;
         let (answer, limit) = watched(py, None, |watcher| self.0.call(watcher, tid, plan))?;
@@ -246,15 +248,15 @@ impl Stop {
         self.0.missed()
     }
 
-    /// How many system calls that the stop interrupted were restarted.
+    /// How many system calls were interrupted by the stop and restarted.
     #[getter]
     fn mended(&self) -> u64 {
         self.0.mended()
     }
 }
 
-/// An open file descriptor that is closed with this object, and not by a finalizer in Python, in which a Ctrl-C would
-/// be lost.
+/// An open file descriptor. It is closed with this object, and not by a finalizer in Python, in which a Ctrl-C would be
+/// lost.
 #[pyclass(frozen)]
 pub struct Descriptor(OwnedFd);
 
@@ -279,9 +281,9 @@ pub struct OwnCopy(process::OwnCopy);
 
 #[pymethods]
 impl OwnCopy {
-    /// Copy this process, and let the copy start a program. `words`: the path of the program and its arguments; the id
-    /// of the copy is appended. `environment`: NAME=VALUE strings. No other Python thread runs meanwhile. The program
-    /// has the memory of the copy open as descriptor OWN_MEMORY. Raises OSError, ValueError.
+    /// Copy this process, and let the copy start a program. `words`: the path of the program and its arguments; the
+    /// process id of the copy is appended. `environment`: NAME=VALUE strings. No other Python thread runs meanwhile.
+    /// The program has the memory of the copy open as descriptor OWN_MEMORY. Raises OSError, ValueError.
     #[new]
     fn new(words: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> PyResult<OwnCopy> {
         let strings = |words: Vec<Vec<u8>>| words.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>();
@@ -301,9 +303,9 @@ impl OwnCopy {
         self.0.paused().as_secs_f64()
     }
 
-    /// Wait for the program to end. Return its status and what it wrote; None after `limit` seconds, or if it was
-    /// waited for before. Copy and program are ended then, and also when this raises KeyboardInterrupt or what a signal
-    /// handler raises.
+    /// Wait for the program to end. Return its exit status, and what it wrote. Return None after `limit` seconds, or if
+    /// its end was already waited for. After `limit` seconds, the copy and the program are ended; also if this raises
+    /// KeyboardInterrupt, or what a signal handler raises.
     #[pyo3(signature = (limit=None))]
     fn wait<'py>(&self, py: Python<'py>, limit: Option<f64>) -> PyResult<Option<(i32, Bound<'py, PyBytes>)>> {
         let limit = duration(limit)?;
@@ -318,9 +320,9 @@ pub struct Frozen(process::Frozen);
 
 #[pymethods]
 impl Frozen {
-    /// Stop a process and copy it. It stays stopped until `let_go`, for at most `limit` seconds. Raises OSError,
-    /// TimeoutError, RuntimeError (with the reason why it cannot be copied), KeyboardInterrupt; the process then
-    /// continues as before.
+    /// Stop a process and copy it. The process stays stopped until `let_go`, for at most `limit` seconds. Raises
+    /// OSError, TimeoutError, RuntimeError (with the reason why the process cannot be copied), KeyboardInterrupt; the
+    /// process then continues as before.
     #[new]
     #[pyo3(signature = (process, limit=None))]
     fn new(py: Python<'_>, process: Given<ProcessFolder>, limit: Option<f64>) -> PyResult<Frozen> {
@@ -340,13 +342,13 @@ impl Frozen {
         self.0.descriptor()
     }
 
-    /// How many system calls that the stop interrupted were restarted.
+    /// How many system calls were interrupted by the stop and restarted.
     #[getter]
     fn mended(&self) -> u64 {
         self.0.mended()
     }
 
-    /// The threads of the process, by tid.
+    /// The threads of the process, by thread id.
     #[getter]
     fn threads(&self) -> Vec<ThreadState> {
         all(self.0.threads())
@@ -381,13 +383,13 @@ impl Frozen {
         watched(py, None, |watcher| self.0.let_go(watcher))
     }
 
-    /// End the copy, and have the process collect it. Return whether that succeeded within a few seconds. The stop for
-    /// this is included in `seconds`. A second call returns True.
+    /// End the copy, and have the process collect it. Return whether both succeeded within a few seconds. From then on,
+    /// `seconds` includes the stop in which the process collected the copy. A second call returns True.
     fn end(&self, py: Python<'_>) -> PyResult<bool> {
         watched(py, None, |watcher| Ok(self.0.end(watcher)))
     }
 
-    /// After `end`: the id of the guardian, if it still waits for the end of the copy; else None.
+    /// After `end`: the process id of the guardian, if it still waits for the end of the copy; else None.
     #[getter]
     fn left(&self) -> Option<i32> {
         self.0.left()
@@ -400,15 +402,15 @@ pub fn filesystem_of(descriptor: i32) -> PyResult<u32> {
     process::filesystem(descriptor).map_err(os_error)
 }
 
-/// Have the kernel send `signal` to this process when the thread that created it ends. Return whether `parent` still is
-/// its parent.
+/// Have the kernel send `signal` to this process when the thread that created it ends. Return whether the process
+/// `parent` is still its parent.
 #[pyfunction]
 pub fn end_with_parent(parent: i32, signal: i32) -> bool {
     process::end_with_parent(parent, signal)
 }
 
-/// Return whether a process that is not a thread of `pid` shares its memory (clone(2), CLONE_VM); False if that is
-/// unknown. Raises TimeoutError if too many processes do not answer.
+/// Return whether another process shares the memory of `pid` (clone(2), CLONE_VM). A thread of `pid` does not count.
+/// False if that is unknown. Raises TimeoutError if too many processes do not answer.
 #[pyfunction]
 pub fn has_sharer(py: Python<'_>, pid: i32) -> PyResult<bool> {
     py.detach(|| process::has_sharer(pid)).map_err(os_error)
@@ -420,14 +422,14 @@ pub fn have_one_memory(py: Python<'_>, pids: Vec<i32>) -> bool {
     py.detach(|| process::have_one_memory(&pids))
 }
 
-/// Return the state of a thread that this thread traces; the state decides whether a call may be made in it. Raises
-/// OSError.
+/// Return the state of a thread that the calling thread traces. The state decides whether a call may be made in it.
+/// Raises OSError.
 #[pyfunction]
 pub fn look_at_thread(tid: i32) -> PyResult<ThreadLook> {
     process::look(tid).map(ThreadLook::from).map_err(os_error)
 }
 
-/// Make calls in a thread that is attached by PTRACE_ATTACH, as gdb does. Raises OSError, ValueError.
+/// Make calls in a thread that was attached by PTRACE_ATTACH, as gdb does. Raises OSError, ValueError.
 #[pyfunction]
 pub fn call_in_thread(py: Python<'_>, tid: i32, plan: Given<CallPlan>) -> PyResult<CallResult> {
     let plan = planned(plan.0)?;
@@ -442,39 +444,40 @@ impl From<process::Account> for ProcessAccount {
     }
 }
 
-/// From now on, end this process with the message `line` and status 1 when SIGINT, SIGTERM or SIGHUP has been pending
-/// for 2 s while the main thread is blocked in the kernel and does not react. A second call does nothing.
+/// From now on, end this process if it does not react to a request to end: if SIGINT, SIGTERM or SIGHUP has been
+/// pending for 2 s while the main thread is blocked in the kernel. The process writes the message `line` and ends with
+/// status 1. A second call does nothing.
 #[pyfunction]
 pub fn end_where_deaf(line: Vec<u8>) {
     gdbheap_access::signals::end_where_deaf(line);
 }
 
-/// Return the first `limit` bytes of a file in a process's folder in /proc. Raises TimeoutError if the kernel does not
-/// get the lock of the process's memory map, or waits for its execve().
+/// Return the first `limit` bytes of a file in a process's folder in /proc. Raises TimeoutError if the kernel cannot
+/// get the lock of the process's memory map, or waits for the process's execve().
 #[pyfunction]
 pub fn read_patiently<'py>(py: Python<'py>, path: &str, limit: u64) -> PyResult<Bound<'py, PyBytes>> {
     let found = py.detach(|| gdbheap_access::patient::read_patiently(path.as_ref(), limit)).map_err(os_error)?;
     Ok(PyBytes::new(py, &found))
 }
 
-/// Return an O_PATH descriptor of an entry of an open folder; a symbolic link is not followed. Raises OSError, also if
-/// the kernel would have to look into the folder and might wait for its lock.
+/// Return an O_PATH descriptor of an entry of an open folder. A symbolic link is not followed. Raises OSError, also if
+/// the kernel would have to search the folder and might wait for the folder's lock.
 #[pyfunction]
 pub fn hold_known(folder: i32, name: OsString) -> PyResult<i32> {
     let name = CString::new(name.into_vec())?;
     process::hold_known(folder, &name).map(OwnedFd::into_raw_fd).map_err(os_error)
 }
 
-/// Return the data that a process registered with epoll for everything its epoll descriptors watch, ascending, each
-/// once, and whether that is all. `folder`: the process's folder in /proc. `numbers`: its epoll descriptors. Raises
-/// OSError, TimeoutError if the kernel does not get the lock of one.
+/// Return the data that a process has registered with its epoll descriptors, ascending, each value once, and whether
+/// all of it could be read. `folder`: the process's folder in /proc. `numbers`: the epoll descriptors of the process.
+/// Raises OSError, and TimeoutError if the kernel cannot get the lock of an epoll.
 #[pyfunction]
 pub fn watched_by_epolls(py: Python<'_>, folder: &str, numbers: Vec<i32>) -> PyResult<(Vec<u64>, bool)> {
     py.detach(|| process::watched(folder.as_ref(), &numbers)).map_err(os_error)
 }
 
-/// Return `size` bytes of a file in a process's folder in /proc from an offset on, fewer at its end. Raises the same
-/// errors as `read_patiently`.
+/// Return `size` bytes of a file in a process's folder in /proc, from `offset` on; fewer if the file ends before.
+/// Raises the same errors as `read_patiently`.
 #[pyfunction]
 pub fn read_at_patiently<'py>(py: Python<'py>, path: &str, offset: u64, size: usize) -> PyResult<Bound<'py, PyBytes>> {
     let found =
@@ -505,7 +508,7 @@ impl From<Held> for HeldFile {
 }
 
 /// Open a file with O_PATH. Symbolic links are followed; without `follows`, a link at the end of the path is opened
-/// itself. Only for paths of gdbheap itself and of users who may name any file. Raises OSError, TimeoutError if its
+/// itself. Only for paths of gdbheap itself and of users who may name any file. Raises OSError, and TimeoutError if the
 /// file system does not answer.
 #[pyfunction]
 #[pyo3(signature = (path, follows=true))]
@@ -513,10 +516,11 @@ pub fn hold_file(py: Python<'_>, path: OsString, follows: bool) -> PyResult<Held
     py.detach(|| named::hold(path.as_ref(), follows)).map(HeldFile::from).map_err(os_error)
 }
 
-/// Open a file that a target names below its `root` folder; absolute symbolic links begin there too.
+/// Open with O_PATH a file that a target names. The path begins at the target's `root` folder, and so do absolute
+/// symbolic links.
 ///
 /// Raises OSError (EXDEV if the path leads to a mount that is not in `mounts`; with `checks_root` the root folder's own
-/// mount is checked too), TimeoutError if the file system does not answer.
+/// mount is checked, too), and TimeoutError if the file system does not answer.
 #[pyfunction]
 pub fn walk_to_file(
     py: Python<'_>,
@@ -528,8 +532,9 @@ pub fn walk_to_file(
     py.detach(|| named::walk(root.as_ref(), path.as_ref(), mounts, checks_root)).map(HeldFile::from).map_err(os_error)
 }
 
-/// Return a descriptor for reading the file that the O_PATH descriptor `held` holds, and close `held`. It is the same
-/// file, even if it was renamed. Raises OSError, TimeoutError if the file system does not answer.
+/// Open for reading the file that the O_PATH descriptor `held` refers to, and close `held`. Return the new descriptor.
+/// It refers to the same file, even if the file was renamed. Raises OSError, and TimeoutError if the file system does
+/// not answer.
 #[pyfunction]
 pub fn reopen_file(py: Python<'_>, held: i32) -> PyResult<i32> {
     let file = process::owned(held).ok_or_else(|| PyValueError::new_err("no descriptor"))?;
@@ -537,9 +542,9 @@ pub fn reopen_file(py: Python<'_>, held: i32) -> PyResult<i32> {
     Ok(found.into_raw_fd())
 }
 
-/// Return the kernel's figures for the memory of processes, by ascending id; of all processes without `pids`. Leaves
-/// out processes that are gone or have no memory (kernel threads, zombies). `root`: where proc is mounted. Raises
-/// OSError, KeyboardInterrupt.
+/// Return the kernel's figures for the memory of processes, by ascending id. Without `pids`: of all processes.
+/// Processes that are gone or have no memory (kernel threads, zombies) are left out. `root`: where proc is mounted.
+/// Raises OSError, KeyboardInterrupt.
 #[pyfunction]
 #[pyo3(signature = (root, pids=None))]
 pub fn process_accounts(py: Python<'_>, root: &str, pids: Option<Vec<i32>>) -> PyResult<Vec<ProcessAccount>> {

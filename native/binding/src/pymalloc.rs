@@ -1,4 +1,4 @@
-//! CPython's pymalloc, for Python.
+//! The classes and functions for CPython's pymalloc that Python sees.
 
 use crate::memory::Space;
 use crate::records::{records, Given};
@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A pool, and the index of its arena according to its header.
+/// A pool, and the index of the pool's arena according to the pool's header.
 pub struct PoolSample {
     pool: u64,
     arenaindex: u32,
@@ -22,26 +22,26 @@ records! {
 }
 
 answers! {
-    /// The used blocks of the arena with this number.
+    /// The number of used blocks of the arena with this number, and the bytes of these blocks.
     struct ArenaUse { number: u32, used: u64, bytes: u64 }
 
-    /// What a size class has in an arena: pools with used blocks, and those blocks.
+    /// The counts of a size class in an arena: `pools` with used blocks, and the `used` blocks in these pools.
     struct Share of pymalloc::Share { block_size: u64, pools: u64, used: u64 }
 
-    /// An arena with used blocks, and what each size class has in it.
+    /// An arena with used blocks, and the counts of each size class in this arena.
     struct Occupied { number: u32, address: u64, used_bytes: u64, shares: Vec<Share> }
 
-    /// A size class: the arenas in which it has blocks, the arenas in which only it has blocks, and the blocks in the
-    /// latter.
+    /// How a size class is spread: the number of `arenas` in which it has blocks, the number of arenas in which no
+    /// other size class has blocks (`alone`), and the number of blocks in the latter arenas.
     struct Spread of pymalloc::Spread { block_size: u64, arenas: u64, alone: u64, blocks_alone: u64 }
 
-    /// The arenas that are filled to at most `percent`, and the used bytes in them.
+    /// The number of arenas that are filled to at most `percent`, and the used bytes in them.
     struct Fill of pymalloc::Fill { percent: u64, arenas: u64, used_bytes: u64 }
 
     /// How the blocks of each size class are spread, how full arenas are, and the arenas with the fewest used bytes.
     struct Occupancy { spread: Vec<Spread>, fill: Vec<Fill>, emptiest: Vec<Occupied> }
 
-    /// A word that points to a table of arenas: its address, and that of the table.
+    /// A word that points to a table of arenas: the address of the word, and the address of the table.
     struct ArenaTable { word: u64, table: u64 }
 }
 
@@ -50,13 +50,13 @@ fn hole(found: PoolHole) -> Hole {
     Hole { start, end, address: start, arena: Some(arena), before: before.map(block), after: after.map(block) }
 }
 
-/// Every pool of one pymalloc, by arena and address.
+/// Every pool of one pymalloc, ordered by arena and address.
 #[pyclass(frozen)]
 pub struct Pools(pub Arc<pymalloc::Pools>);
 
 #[pymethods]
 impl Pools {
-    /// Return each size class that has pools, by size.
+    /// Return each size class that has pools, ordered by size.
     fn classes(&self) -> Vec<SizeClass> {
         self.0.classes().into_iter().map(size_class).collect()
     }
@@ -66,7 +66,7 @@ impl Pools {
         self.0.arena_ranges()
     }
 
-    /// Return the used blocks of every arena, by address.
+    /// Return the number and the bytes of the used blocks of every arena, by address.
     fn used_of_arenas(&self) -> Vec<ArenaUse> {
         let row = |(number, used): (u32, Tally)| ArenaUse { number, used: used.count, bytes: used.bytes };
         self.0.used_of_arenas().into_iter().map(row).collect()
@@ -77,13 +77,13 @@ impl Pools {
         self.0.pool_count()
     }
 
-    /// Return what lies at `address`; None outside every arena. Its state is "used", "free", "pool header", "free pool"
-    /// or "padding".
+    /// Return what lies at `address`; None outside every arena. The state of the result is "used", "free", "pool
+    /// header", "free pool" or "padding".
     fn find(&self, space: &Space, address: u64) -> Option<Block> {
         self.0.find(&space.0, address).map(block)
     }
 
-    /// Damage in the headers.
+    /// The damage that was found in the headers of pools.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
@@ -94,7 +94,7 @@ impl Pools {
         Ok(damage_rows(&watched(py, None, |watcher| self.0.verify(watcher, &space.0, most))?))
     }
 
-    /// Return the maximal runs of unused bytes, of at least `minimum` bytes. Adjacent free pools are merged, and
+    /// Return the maximal runs of unused bytes, of at least `minimum` bytes. Adjacent free pools are merged, and so are
     /// adjacent free blocks of one pool.
     fn holes(&self, py: Python<'_>, space: &Space, minimum: u64) -> PyResult<Vec<Hole>> {
         let holes = watched(py, None, |watcher| self.0.holes(watcher, &space.0, minimum))?;
@@ -102,8 +102,9 @@ impl Pools {
     }
 }
 
-/// Read the headers of every pool. `arenas`: in any order; `index` is what the pools of an arena must say, `number` is
-/// its unique number (interpreters may have their own tables), `carved` is its `pool_address`.
+/// Read the headers of every pool. `arenas`: the arenas, in any order. `index`: the index that the headers of an
+/// arena's pools must contain. `number`: the unique number of the arena (interpreters may have their own tables).
+/// `carved`: the arena's `pool_address`.
 #[pyfunction]
 pub fn read_pools(
     py: Python<'_>,
@@ -121,7 +122,7 @@ fn occupied(arena: pymalloc::Occupied) -> Occupied {
     Occupied { number, address, used_bytes, shares: all(shares) }
 }
 
-/// Return how the blocks of each size class are spread over arenas, how many arenas are filled to each of `percents`
+/// Return how the blocks of each size class are spread over arenas, how many arenas are filled up to each of `percents`
 /// (ascending), and the `most` emptiest arenas.
 #[pyfunction]
 pub fn occupancy(py: Python<'_>, pools: &Pools, percents: Vec<u64>, most: usize) -> PyResult<Occupancy> {
@@ -136,9 +137,9 @@ pub fn used_blocks(space: &Space, pools: &Pools, address: u64, most: usize) -> V
     pymalloc::used_blocks(&space.0, &pools.0, address, most).into_iter().map(used).collect()
 }
 
-/// Return possible addresses of the array `usedpools`, each with the number of lists of pools that end in it. The last
-/// pool of a list points to the list's head, 16 bytes before the two pointers of its size class in `usedpools`. Reads
-/// only the headers of the pools in the ranges.
+/// Return possible addresses of the array `usedpools`, each with the number of lists of pools that end in the array.
+/// The last pool of a list points to the list's head, which lies 16 bytes before the two pointers of its size class in
+/// `usedpools`. Only the headers of the pools in the ranges are read.
 #[pyfunction]
 pub fn find_list_ends(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! Reading records of the core from Python objects: each field from the attribute with the same name.
+//! Reads records of the core from Python objects: each field of a record from the attribute with the same name.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ pub trait Read: Sized {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<Self>;
 }
 
-/// An argument of a Python function that is a record of the core, or contains some.
+/// An argument of a Python function that is a record of the core, or contains such records.
 pub struct Given<T>(pub T);
 
 impl<'a, 'py, T: Read> FromPyObject<'a, 'py> for Given<T> {

@@ -1,11 +1,11 @@
-//! Records that Python receives: frozen classes with named fields. This file has those that several parts share.
+//! Records that Python receives: frozen classes with named fields. This file has the records that several parts share.
 
 use crate::records::{records, Read};
 use crate::watch::raised;
 use gdbheap_core::allocators::{self, Asked, Order};
 use pyo3::prelude::*;
 
-/// `[start, end)`.
+/// A range of addresses, `[start, end)`.
 pub type Range = (u64, u64);
 
 /// An address, and the size of what lies there.
@@ -17,7 +17,7 @@ pub fn shown(record: &Bound<'_, PyAny>, name: &str, fields: &[&str]) -> PyResult
     Ok(format!("{name}({})", fields.iter().map(shown).collect::<PyResult<Vec<_>>>()?.join(", ")))
 }
 
-/// Declares classes whose fields Python reads by name. `of` names the record of the core with the same fields.
+/// Declares classes whose fields Python reads by name. `of`: the record of the core that has the same fields.
 macro_rules! answers {
     ($($(#[$about:meta])* struct $name:ident $(of $core:ty)? { $($(#[$what:meta])* $field:ident: $type:ty),* $(,)? })*)
     => {$(
@@ -47,18 +47,18 @@ macro_rules! answers {
 pub(crate) use answers;
 
 answers! {
-    /// Something at `address` is not what it must be.
+    /// Damage: what is at `address` is not what it must be.
     struct Damage of allocators::Damage { address: u64, what: &'static str, expected: String, found: String }
 
-    /// A number of blocks, and their bytes.
+    /// A number of blocks, and the bytes of these blocks.
     struct Tally of allocators::Tally { count: u64, bytes: u64 }
 
     /// A block, or another part of an allocator's memory: its address, its size, and what it is.
     struct Block { address: u64, size: u64, state: &'static str }
 
-    /// Unused bytes [start, end). `arena`: the allocator's number of the arena, None if it has no arenas. `address`:
-    /// what the allocator would return for the first of the free blocks. `before`, `after`: the adjacent blocks; None
-    /// at the ends.
+    /// A hole: unused bytes [start, end). `arena`: the allocator's number of the arena; None if the allocator has no
+    /// arenas. `address`: the address that the allocator would return for the first of the free blocks. `before`,
+    /// `after`: the blocks next to the hole; None at the ends of a region.
     struct Hole {
         start: u64,
         end: u64,
@@ -68,21 +68,21 @@ answers! {
         after: Option<Block>,
     }
 
-    /// The blocks of one size. `groups`: the pools or pages that have such blocks. `used`, `free`: the number of
-    /// blocks.
+    /// The blocks of one size. `groups`: the number of pools or pages that have such blocks. `used`, `free`: the
+    /// numbers of used and of free blocks.
     struct SizeClass { block_size: u64, groups: u64, used: u64, free: u64 }
 
-    /// What malloc_trim() would release of free chunks, in bytes: whole pages, and the resident and swapped parts of
-    /// them.
+    /// What malloc_trim() would release of free chunks, in bytes: the whole pages, and of these the resident and the
+    /// swapped part.
     struct Released of allocators::glibc::Released { whole: u64, resident: u64, swapped: u64 }
 
-    /// A block of a group that pins pages. `used`: False if only a cache keeps it.
+    /// A block of a group that pins pages. `used`: False if only a cache of the allocator keeps the block.
     struct Member { address: u64, size: u64, used: bool }
 
-    /// A block in a list. `arena`: the number of its arena; None if its allocator has no arenas.
+    /// A block in a list. `arena`: the number of the block's arena; None if the allocator has no arenas.
     struct BlockRow of allocators::BlockRow { address: u64, size: u64, arena: Option<u32> }
 
-    /// The number of blocks that match, their bytes, and the first of them.
+    /// The number of blocks that match, the bytes of these blocks, and the first of these blocks.
     struct BlockList { count: u64, bytes: u64, rows: Vec<BlockRow> }
 }
 
@@ -106,22 +106,23 @@ pub fn damage_rows<'a>(damage: impl IntoIterator<Item = &'a allocators::Damage>)
     damage.into_iter().cloned().map(Damage::from).collect()
 }
 
-/// Convert a block of the core: `(address, size, state)`.
+/// Convert a block of the core, `(address, size, state)`, to the record that Python receives.
 pub fn block((address, size, state): (u64, u64, &'static str)) -> Block {
     Block { address, size, state }
 }
 
-/// Return a used block.
+/// Return the record of a used block.
 pub fn used((address, size): Place) -> Member {
     Member { address, size, used: true }
 }
 
-/// Convert a size class of the core: `(block size, groups, used blocks, free blocks)`.
+/// Convert a size class of the core, `(block size, groups, used blocks, free blocks)`, to the record that Python
+/// receives.
 pub fn size_class((block_size, groups, used, free): (u64, u64, u64, u64)) -> SizeClass {
     SizeClass { block_size, groups, used, free }
 }
 
-/// Convert rows of the core to what Python receives.
+/// Convert rows of the core to the records that Python receives.
 pub fn all<A, B: From<A>>(rows: impl IntoIterator<Item = A>) -> Vec<B> {
     rows.into_iter().map(B::from).collect()
 }

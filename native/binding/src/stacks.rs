@@ -14,10 +14,10 @@ records! {
 }
 
 answers! {
-    /// The frames of a thread, innermost first. `counters`: program counters. `pointers`: stack pointers. `starts`:
-    /// where each function begins (0: unknown). `cut`: why the walk ended early, or "". `unknown`: the program counter
-    /// outside all objects, if that is why. `saved`: (index of the frame, register by DWARF number, address) of
-    /// registers that the frame's function saved for its callers; only from `unwind_stacks`.
+    /// The frames of a thread, innermost first. `counters`: the program counters. `pointers`: the stack pointers.
+    /// `starts`: where the function of each frame begins (0: unknown). `cut`: why the walk ended early, or "".
+    /// `unknown`: the program counter outside all objects, if that is why. `saved`: (index of the frame, register by
+    /// DWARF number, address) of registers that the frame's function saved for its callers; only from `unwind_stacks`.
     struct Unwound of process::Unwound {
         counters: Vec<u64>,
         pointers: Vec<u64>,
@@ -30,8 +30,8 @@ answers! {
 
 /// Return the frames of each thread.
 ///
-/// `room`: bytes that the tables of `modules` may take. `threads`: their registers by DWARF number, the program counter last. Raises
-/// KeyboardInterrupt.
+/// `room`: the bytes that the tables of `modules` may take together. `threads`: the registers of each thread by DWARF
+/// number, the program counter last. Raises KeyboardInterrupt.
 #[pyfunction]
 pub fn unwind_stacks(
     py: Python<'_>,
@@ -44,7 +44,7 @@ pub fn unwind_stacks(
     Ok(all(watched(py, None, unwind)?))
 }
 
-/// An unwinder of single threads. It keeps the unwind tables of code that it has met.
+/// An unwinder of the stacks of single threads. It caches the unwind tables of code that it has seen.
 #[pyclass(frozen)]
 pub struct Unwinder(Mutex<process::Unwinder>);
 
@@ -56,21 +56,22 @@ impl Unwinder {
 
 #[pymethods]
 impl Unwinder {
-    /// Unwind through code of the objects `modules`, whose tables may take `room` bytes.
+    /// Create an unwinder for code of the objects `modules`, whose tables may take `room` bytes together.
     #[new]
     fn new(modules: Given<Vec<Module>>, room: u64) -> Unwinder {
         Unwinder(Mutex::new(process::Unwinder::new(modules.0, room)))
     }
 
-    /// Replace the loaded objects. The tables of those that stay loaded are kept. All tables may take `room` bytes.
+    /// Replace the loaded objects. The tables of objects that stay loaded are kept. All tables may take `room` bytes
+    /// together.
     fn renew(&self, py: Python<'_>, modules: Given<Vec<Module>>, room: u64) {
         py.detach(|| self.lock().renew(modules.0, room));
     }
 
     /// Return the frames of a thread, computed from its registers (by DWARF number, the program counter last).
-    /// `tables`: the memory from which further unwind tables are read. `space`: the memory from which the stack is
-    /// read, unless `stack` has the bytes at the stack pointer from the moment of these registers. Raises
-    /// KeyboardInterrupt.
+    /// `tables`: the memory from which more unwind tables are read. `space`: the memory from which the stack is read.
+    /// `stack`: the bytes at the stack pointer at the moment of these registers; if given, the stack is read from these
+    /// bytes instead. Raises KeyboardInterrupt.
     #[pyo3(signature = (tables, space, registers, stack=None))]
     fn unwind(
         &self,

@@ -1,4 +1,4 @@
-//! What the blocks of C++ and Rust programs are.
+//! The kinds of the blocks of C++ and Rust programs.
 
 use crate::glibc::{listed, ListedChunk};
 use crate::heaps::Heaps;
@@ -17,12 +17,13 @@ records! {
 }
 
 answers! {
-    /// Blocks of one kind, and their bytes with headers. `class_name`: empty if unknown.
+    /// The number of blocks of one kind, and their bytes including headers. `class_name`: empty if unknown.
     struct KindRow { family: &'static str, class_name: String, count: u64, bytes: u64 }
 
-    /// Containers of one kind. `capacity`: bytes that their blocks can hold. `used`: bytes that hold something.
-    /// `small`: unused room of containers that have less than a page of it. `pages`: resident bytes of the unused room
-    /// of the others. `most`: the largest unused room of one container; `address`: its block, 0 if there is none.
+    /// The containers of one kind. `capacity`: the bytes that their blocks can hold. `used`: the bytes that contain
+    /// items. `small`: the unused room of the containers that each have less than a page of it. `pages`: the resident
+    /// bytes of the unused room of the other containers. `most`: the largest unused room of one of these; `address`:
+    /// the address of its block, 0 if there is none.
     struct Capacity of structures::Capacity {
         kind: u32,
         count: u64,
@@ -41,15 +42,16 @@ impl From<structures::KindRow> for KindRow {
     }
 }
 
-/// The kinds of all used blocks, in the numbering of a graph of the same heaps.
+/// The kinds of all used blocks. The blocks are numbered as in a graph of the same heaps.
 #[pyclass(frozen)]
 pub struct Structures(pub(crate) structures::Structures);
 
-/// Find the kinds of the used blocks, except blocks of pools.
+/// Find the kinds of the used blocks, except the blocks of pools.
 ///
-/// `objects`: memory of loaded objects, ascending. `code`: the executable part of it. `statics`, `stacks`: other memory
-/// where containers may lie. `named`: addresses of blocks whose kind is known already. Raises MemoryError,
-/// OverflowError for more than 2^30 blocks, KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// `objects`: the memory of loaded objects, ascending. `code`: the executable part of this memory. `statics`, `stacks`:
+/// other memory where containers may lie. `named`: the addresses of blocks whose kind is known already. Raises
+/// MemoryError, OverflowError for more than 2^30 blocks, KeyboardInterrupt, and whatever `progress(done, total)`
+/// raises.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 #[pyo3(signature = (heaps, objects, code, statics, stacks, libraries, named, progress=None))]
@@ -71,14 +73,15 @@ pub fn find_structures(
     watched(py, progress, find).map(Structures)
 }
 
-/// Return the class of the C++ object at each address; None if there is no object with a vtable. `objects`: memory of
-/// loaded objects, ascending.
+/// Return the class of the C++ object at each address; None if there is no object with a vtable. `objects`: the memory
+/// of loaded objects, ascending.
 #[pyfunction]
 pub fn classes_at(space: &Space, objects: Vec<Range>, addresses: Vec<u64>) -> Vec<Option<String>> {
     structures::class_at(&space.0, &objects, &addresses)
 }
 
-/// Return the used blocks with one of `words` among their first eight words, as `(address, size, offset of the word)`.
+/// Return the used blocks that have one of `words` among their first eight words, as `(address, size, offset of the
+/// word)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, words, progress=None))]
 pub fn blocks_with(
@@ -91,8 +94,8 @@ pub fn blocks_with(
     watched(py, progress, |watcher| structures::blocks_with(watcher, heaps, &words))
 }
 
-/// Return the used blocks that contain the address of a page in `ranges` and, next to it, a size that ends in the same
-/// range: `(block, offset of the word, address, size)`. `ranges`: ascending and disjoint.
+/// Return the used blocks that contain the address of a page in `ranges` and, next to this address, a size, if address
+/// and size end in the same range: `(block, offset of the word, address, size)`. `ranges`: ascending and disjoint.
 #[pyfunction]
 #[pyo3(signature = (heaps, ranges, page, progress=None))]
 pub fn find_mapped(
@@ -108,12 +111,12 @@ pub fn find_mapped(
 
 #[pymethods]
 impl Structures {
-    /// Return the known kinds, numbered from 1 on.
+    /// Return the known kinds. They are numbered from 1 on.
     fn rows(&self) -> Vec<KindRow> {
         all(self.0.rows().iter().cloned())
     }
 
-    /// Return the number of the kind of each block, 4 bytes each, in the order of the blocks; 0 if unknown.
+    /// Return the number of the kind of each block (0 if unknown), in the order of the blocks, 4 bytes each.
     fn by_block<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let numbers: Vec<u8> = self.0.by_block().iter().flat_map(|number| number.to_le_bytes()).collect();
         PyBytes::new(py, &numbers)
@@ -130,17 +133,19 @@ impl Structures {
         self.0.all().into()
     }
 
-    /// Return the kind of the block at each address; 0 if unknown, or if there is no used block.
+    /// Return the number of the kind of the block at each address; 0 if the kind is unknown, or if there is no used
+    /// block.
     fn kinds_at(&self, addresses: Vec<u64>) -> Vec<u32> {
         addresses.into_iter().map(|address| self.0.kind_at(address)).collect()
     }
 
-    /// Return the blocks of these kinds as `(address, size)`, at most `most`.
+    /// Return at most `most` blocks of these kinds, as `(address, size)`.
     fn blocks_of(&self, kinds: HashSet<u32>, most: usize) -> Vec<Place> {
         self.0.blocks_of(&kinds, most)
     }
 
-    /// Return the capacity and use of containers, one row for each kind. Without `pages`, all room counts as resident.
+    /// Return the capacity and the used bytes of containers, one row for each kind. Without `pages`, all unused room
+    /// counts as resident.
     #[pyo3(signature = (pages=None))]
     fn capacities(&self, pages: Option<&Pages>) -> Vec<Capacity> {
         all(self.0.capacities(pages.map(|pages| &*pages.0)))

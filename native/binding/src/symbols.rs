@@ -5,12 +5,12 @@ use gdbheap_core::symbols::{Symbol, Symbols, Wanted};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
-/// A symbol: its linked address, its size, and its name.
+/// A symbol: the linked address, the size, and the name.
 type SymbolRow = (u64, u64, String);
 
-/// The symbols of one ELF file, by name and by linked address. `tables`: (entries, names) each. `functions`: only
-/// functions; else data and code that the file defines. Of several symbols with one name, the one in the first table
-/// wins, there a global one, then the first.
+/// The symbols of one ELF file, by name and by linked address. `tables`: (entries, names) of each symbol table.
+/// `functions`: whether to keep only functions; otherwise data and code that the file defines. If several symbols have
+/// one name, one from the first table wins; within a table, a global symbol wins, and otherwise the first symbol.
 #[pyclass(frozen)]
 pub struct SymbolTable(Symbols<PyBackedBytes>);
 
@@ -21,38 +21,40 @@ impl SymbolTable {
         SymbolTable(Symbols::new(tables, if functions { Wanted::Functions } else { Wanted::Addresses }))
     }
 
-    /// Return the address and the size of the symbol with this name; None if there is none.
+    /// Return the address and the size of the symbol with this name; None if there is no such symbol.
     fn find(&self, name: &str) -> Option<(u64, u64)> {
         self.0.find(name.as_bytes())
     }
 
-    /// Return the symbols that begin at an address, at most 256.
+    /// Return at most 256 symbols that begin at an address.
     fn at(&self, address: Address) -> Vec<SymbolRow> {
         rows(self.0.at(address.0))
     }
 
-    /// Return the symbols that contain an address, out of the last 256 that begin there or before.
+    /// Return the symbols that contain an address. Only the last 256 symbols that begin at or before the address are
+    /// searched.
     fn around(&self, address: Address) -> Vec<SymbolRow> {
         rows(self.0.around(address.0))
     }
 
-    /// Return the first `most` symbols of at least `least` bytes that begin in [low, high), by ascending address, small
-    /// ones first.
+    /// Return the first `most` symbols of at least `least` bytes that begin in [low, high), by ascending address; of
+    /// symbols with the same address, the smallest comes first.
     fn starting_in(&self, low: Address, high: Address, least: u64, most: usize) -> Vec<SymbolRow> {
         rows(self.0.starting_in(low.0, high.0, least, most))
     }
 
-    /// Return the names of the function at an address.
+    /// Return all names of the function at an address.
     fn function(&self, address: Address) -> Vec<String> {
         self.0.function(address.0).into_iter().map(text).collect()
     }
 
-    /// Return the end of the last symbol that ends at or before `low`, and the start of the next symbol after `high`.
+    /// Return two addresses: the end of the last symbol that ends at or before `low`, and the start of the next symbol
+    /// after `high`. Each is None if there is no such symbol.
     fn gap(&self, low: Address, high: Address) -> (Option<u64>, Option<u64>) {
         self.0.gap(low.0, high.0)
     }
 
-    /// Return the thread-local variables, at most 16,384, by their offset in the file's thread-local storage.
+    /// Return at most 16,384 thread-local variables, by their offset in the file's thread-local storage.
     fn thread_local(&self) -> Vec<SymbolRow> {
         rows(self.0.thread_local())
     }

@@ -1,4 +1,4 @@
-//! tcmalloc of gperftools, from whichever module the process has it, for Python.
+//! The classes and functions for tcmalloc of gperftools that Python sees, from whichever module the process has it.
 
 use crate::memory::{Pages, Space};
 use crate::packing::{copied, Packing};
@@ -14,18 +14,20 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 
 answers! {
-    /// The root of a page map in static data, and the bytes of a page.
+    /// The address of the root of a page map in static data, and the size of a page in bytes.
     struct FoundSpanMap of tcmalloc::FoundMap { address: u64, page: u64 }
 
-    /// The number of spans that were checked, and of those in which free blocks and the count of other blocks add up.
+    /// The number of spans that were checked, and the number of spans in which free blocks and the count of other
+    /// blocks add up.
     struct TcmallocFit of tcmalloc::TcmallocFit { spans: u64, fit: u64 }
 
-    /// A gapless area [start, end) of one tcmalloc. `root`: its index among those that were read.
+    /// An area [start, end) of one tcmalloc, without gaps. `root`: the index of this tcmalloc among those that were
+    /// read.
     struct TcmallocArea { start: u64, end: u64, root: u32 }
 
     /// What lies at an address. `state`: "used", "free", "free pages", "returned pages", "metadata", "padding" or
-    /// "unexplained". `list`: for a free block "span", "transfer cache" or "thread cache". `root`: the index of its
-    /// tcmalloc among those that were read.
+    /// "unexplained". `list`: for a free block, "span", "transfer cache" or "thread cache". `root`: the index of the
+    /// block's tcmalloc among those that were read.
     struct TcmallocBlock of tcmalloc::TcmallocFound {
         address: u64,
         size: u64,
@@ -34,7 +36,7 @@ answers! {
         root: u32,
     }
 
-    /// The memory of one tcmalloc in bytes: used blocks; free blocks in their spans (`listed`), in transfer caches and
+    /// The memory of one tcmalloc, in bytes: used blocks; free blocks in their spans (`listed`), in transfer caches and
     /// in thread caches (`cached`); leftover bytes in spans (`waste`); free pages, returned pages, and metadata.
     struct TcmallocUse of tcmalloc::TcmallocUse {
         used: u64,
@@ -47,8 +49,8 @@ answers! {
         metadata: u64,
     }
 
-    /// Blocks of one size: the number of spans, and of blocks that are used, free in their spans (`listed`), in
-    /// transfer caches and in thread caches (`cached`).
+    /// The blocks of one size: the number of spans, and the numbers of blocks that are used, free in their spans
+    /// (`listed`), in transfer caches, and in thread caches (`cached`).
     struct TcmallocSizeUse of tcmalloc::SizeUse {
         root: u32,
         size: u64,
@@ -59,13 +61,13 @@ answers! {
         cached: u64,
     }
 
-    /// A thread cache: its address, its blocks and their bytes. `root`: the index of its tcmalloc among those that were
-    /// read.
+    /// A thread cache: its address, the number of its blocks, and their bytes. `root`: the index of its tcmalloc among
+    /// those that were read.
     struct TcmallocCache of tcmalloc::CacheUse { root: u32, address: u64, blocks: u64, bytes: u64 }
 
-    /// What is inconsistent because threads were inside tcmalloc. `locked`: locks of central lists that are held.
-    /// `chains`: chains of free blocks whose length or last block is not as recorded. `astray`: entries of chains that
-    /// are also free elsewhere, or are not blocks.
+    /// What is inconsistent because threads were inside tcmalloc. `locked`: the number of locks of central lists that
+    /// are held. `chains`: the number of chains of free blocks whose length or last block differs from what is
+    /// recorded. `astray`: the number of entries of chains that are also free elsewhere, or are not blocks.
     struct TcmallocInMotion of tcmalloc::InMotion { locked: u64, chains: u64, astray: u64 }
 }
 
@@ -80,48 +82,49 @@ pub struct Tcmalloc(pub Arc<tcmalloc::Tcmalloc>);
 
 #[pymethods]
 impl Tcmalloc {
-    /// Return the gapless areas, ascending.
+    /// Return the areas, ascending. An area has no gaps.
     fn areas(&self) -> Vec<TcmallocArea> {
         let row = |area: &tcmalloc::Area| TcmallocArea { start: area.start, end: area.end, root: area.root };
         self.0.areas().iter().map(row).collect()
     }
 
-    /// Return the blocks by size, of the tcmalloc at index `root` or of all. Blocks in any cache or list count as free.
+    /// Return the blocks by size: of the tcmalloc with the index `root`, or of all tcmallocs. Blocks in any cache or
+    /// list count as free.
     #[pyo3(signature = (root=None))]
     fn classes(&self, root: Option<u32>) -> Vec<SizeClass> {
         self.0.classes(root).into_iter().map(size_class).collect()
     }
 
-    /// Return the blocks by size, free ones by where they are listed.
+    /// Return the blocks by size, and the free blocks also by the list or cache that contains them.
     fn sizes(&self) -> Vec<TcmallocSizeUse> {
         all(self.0.sizes())
     }
 
-    /// Return what the program would free if it copied the blocks of spans and then freed the old ones. All pages count
-    /// as resident if `pages` is None.
+    /// Return what would be freed if the program copied the blocks of spans and then freed the old blocks. Without
+    /// `pages`, all pages count as resident.
     #[pyo3(signature = (pages))]
     fn packing(&self, py: Python<'_>, pages: Option<&Pages>) -> Packing {
         let pages = pages.map(|pages| pages.0.clone());
         py.detach(|| copied(self.0.slabs(), pages.as_deref()))
     }
 
-    /// Return [start, end) of blocks in thread caches and transfer caches, ascending; adjacent ones are merged.
+    /// Return [start, end) of the blocks in thread caches and transfer caches, ascending; adjacent blocks are merged.
     fn waiting(&self) -> Vec<Range> {
         self.0.waiting()
     }
 
-    /// Return the sums for each tcmalloc.
+    /// Return the memory of each tcmalloc.
     fn sums(&self) -> Vec<TcmallocUse> {
         all(self.0.sums())
     }
 
-    /// The thread caches.
+    /// The thread caches that were found.
     #[getter]
     fn holding(&self) -> Vec<TcmallocCache> {
         all(self.0.holding.iter().copied())
     }
 
-    /// The number of thread caches found, for each tcmalloc; None if its central lists were not found.
+    /// For each tcmalloc, the number of thread caches that were found; None if its central lists were not found.
     #[getter]
     fn caches(&self) -> Vec<Option<usize>> {
         self.0.caches.clone()
@@ -132,7 +135,7 @@ impl Tcmalloc {
         self.0.moving.into()
     }
 
-    /// The number of spans with blocks.
+    /// The number of spans that contain blocks.
     #[getter]
     fn run_count(&self) -> usize {
         self.0.run_count()
@@ -153,7 +156,7 @@ impl Tcmalloc {
         self.0.used_in_run(address).into_iter().map(used).collect()
     }
 
-    /// Return the blocks that match `asked`.
+    /// Return the blocks that match the request `asked`.
     fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
         py.detach(|| self.0.list_blocks(&asked.0)).into()
     }
@@ -168,7 +171,7 @@ impl Tcmalloc {
         self.0.largest_used(least, most).into_iter().map(used).collect()
     }
 
-    /// Damage in spans.
+    /// The damage that was found in spans.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
@@ -193,15 +196,15 @@ impl Tcmalloc {
     }
 }
 
-/// Return the core's record of a tcmalloc. Raises ValueError for an impossible page size.
+/// Make the core's record of a tcmalloc. Raises ValueError for an impossible page size.
 fn root(root: u64, page: u64, data: Vec<Range>) -> PyResult<TcmallocRoot> {
     let shape = Shape::of(page);
     let shape = shape.ok_or_else(|| PyValueError::new_err(format!("no tcmalloc has pages of {page} bytes")))?;
     Ok(TcmallocRoot { root, shape, data })
 }
 
-/// Return the roots of page maps in static data (`data`) that point to `anonymous` memory. Ranges ascend and do not
-/// touch.
+/// Return the roots of page maps in static data (`data`) that point to `anonymous` memory. In both lists, the ranges
+/// must be ascending and must not touch.
 #[pyfunction]
 pub fn find_span_maps(
     py: Python<'_>,
@@ -220,8 +223,9 @@ pub fn tcmalloc_fit(py: Python<'_>, space: &Space, address: u64, page: u64, data
     Ok(watched(py, None, |watcher| tcmalloc::fit_of(watcher, &space.0, &root))?.into())
 }
 
-/// Read one or more tcmallocs. `roots`: for each the root of its page map, the bytes of a page, and the static data of
-/// its module. `anonymous`: where their memory may lie, ascending. Raises ValueError for an impossible page size.
+/// Read one or more tcmallocs. `roots`: for each tcmalloc, the root of its page map, the size of a page in bytes, and
+/// the static data of its module. `anonymous`: where the memory of the tcmallocs may lie, ascending. Raises ValueError
+/// for an impossible page size.
 #[pyfunction]
 pub fn read_tcmalloc(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! Python as the watcher of the core's work, and the core's errors as Python exceptions.
+//! Makes Python the watcher of the core's work, and turns the core's errors into Python exceptions.
 
 use gdbheap_core::{Cancelled, Error, Missing, Progress, Watcher};
 use pyo3::exceptions::{
@@ -15,20 +15,21 @@ pyo3::create_exception!(
     "Bytes that are not there; args[0] is the first address."
 );
 
-/// Called as `report(done, total)`.
+/// A Python function that is called as `report(done, total)`.
 pub type Report = Py<PyAny>;
 
-/// A watcher that reports progress to Python, runs its signal handlers, and keeps what they raise.
+/// A watcher that reports progress to Python, runs Python's signal handlers, and keeps the exception that one of them
+/// raises.
 struct Watch {
     progress: Option<Report>,
     failure: Mutex<Option<PyErr>>,
-    /// Whether a signal handler raised.
+    /// Whether a signal handler has raised an exception.
     is_told: AtomicBool,
 }
 
 impl Watcher for Watch {
     fn attend(&self, progress: Option<Progress>) -> Result<(), Cancelled> {
-        // An interpreter that is shutting down cannot be attached to.
+        // A thread cannot attach to an interpreter that is shutting down.
         let attended = Python::try_attach(|py| {
             let mut answer = py.check_signals();
             self.is_told.fetch_or(answer.is_err(), Ordering::Relaxed);
@@ -48,7 +49,7 @@ impl Watcher for Watch {
     }
 }
 
-/// Do `work` without the GIL. It is taken back a few times a second, to report progress and to check for signals.
+/// Do `work` without the GIL. The GIL is taken back a few times a second, to report progress and to check for signals.
 pub fn watched<T: Send>(
     py: Python<'_>,
     progress: Option<Report>,
@@ -56,7 +57,7 @@ pub fn watched<T: Send>(
 ) -> PyResult<T> {
     let watch = Watch { progress, failure: Mutex::new(None), is_told: AtomicBool::new(false) };
     let answer = py.detach(|| work(&watch));
-    // A failure counts even if the work finished: nothing else would report it.
+    // A failure counts even if the work finished, because nothing else would report it.
     match watch.failure.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
         Some(failure) => Err(failure),
         None => answer.map_err(raised),

@@ -26,11 +26,11 @@ pub enum Event {
     Free {
         address: u64,
     },
-    /// The usable bytes of the last returned block, if they are not `usual_size`.
+    /// The usable bytes of the block that was returned last, if they differ from `usual_size`.
     Usable {
         size: u64,
     },
-    /// The following calls belong to this thread.
+    /// The following calls belong to the thread with this number.
     Switch {
         thread: u32,
     },
@@ -39,13 +39,13 @@ pub enum Event {
         thread: u32,
         tid: u32,
     },
-    /// The current thread ends. What the allocator does at its end follows.
+    /// The current thread ends. The calls that the allocator makes at the thread's end follow.
     End,
     /// The time in nanoseconds (CLOCK_MONOTONIC).
     Time {
         nanoseconds: u64,
     },
-    /// The time of the next call by the processor's clock, if calls are ordered by it.
+    /// The time of the next call, by the processor's clock. Only if calls are ordered by this clock.
     Tick {
         ticks: u64,
     },
@@ -72,11 +72,11 @@ pub enum Event {
     Trim {
         pad: u64,
     },
-    /// The process forks. The child's header has the same number.
+    /// The process forks. The header of the child's file has the same number.
     Fork {
         number: u64,
     },
-    /// The stack of the next call that allocates; `Reader::content` returns it.
+    /// The stack of the next call that allocates. `Reader::content` returns the stack.
     Stack,
     /// A Python code object. The following stacks refer to it by its address, until another code object with the same
     /// address is recorded.
@@ -84,7 +84,7 @@ pub enum Event {
     /// A loaded object (a program or a library). It replaces any object that was at its addresses before.
     Loaded,
     /// Calls of Python's own allocator, which serves small blocks itself. If it calls malloc for a larger block, that
-    /// call comes before. Addresses in these events are written as distances from one another.
+    /// call of malloc comes first. Addresses in these events are written as distances from one another.
     PythonMalloc {
         size: u64,
         result: u64,
@@ -104,7 +104,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Return the address of the block that a call returned; 0 if there is none.
+    /// Return the address of the block that an allocating call returned; 0 if there is none.
     #[inline(always)]
     pub fn block(self) -> u64 {
         match self {
@@ -117,13 +117,13 @@ impl Event {
     }
 }
 
-/// Return what `malloc_usable_size` returns for most glibc blocks of this size: the size of a chunk is a multiple of
-/// 16, and all but 8 bytes of it are usable.
+/// Return what `malloc_usable_size` returns for most glibc blocks of `size` requested bytes: the size of a chunk is a
+/// multiple of 16, and all but 8 bytes of it are usable.
 pub fn usual_size(size: u64) -> u64 {
     (size.saturating_add(8 + 15) & !15).max(32) - 8
 }
 
-/// The upper three bits of an event's first byte.
+/// The operations: the upper three bits of an event's first byte.
 pub(crate) mod operation {
     pub(crate) const MALLOC: u8 = 1;
     pub(crate) const FREE: u8 = 2;
@@ -134,7 +134,7 @@ pub(crate) mod operation {
     pub(crate) const OTHER: u8 = 7;
 }
 
-/// The lower five bits of the first byte, if the operation is OTHER.
+/// The kinds of other events: the lower five bits of the first byte, if the operation is OTHER.
 pub mod other {
     pub(crate) const USABLE: u8 = 1;
     pub(crate) const THREAD: u8 = 2;
@@ -158,5 +158,5 @@ pub mod other {
 
 pub(crate) const SHIFT: u8 = 5;
 pub(crate) const LOW: u8 = (1 << SHIFT) - 1;
-/// The unit of a size that is written into the lower five bits.
+/// The unit of sizes that are written into the lower five bits of the first byte.
 pub(crate) const SIZE_UNIT: u64 = 8;

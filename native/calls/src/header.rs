@@ -1,14 +1,14 @@
-//! The header of a file with one program's recorded calls: whose they are, and how many there are so far. Stages
-//! follow.
+//! The header of a file with recorded calls. It says which process made the calls, and how many stages of calls there
+//! are so far. The stages follow the header.
 //!
-//! It has 64-bit words in the order of the constants; then the calls that a signal handler made in the middle of
-//! another call; then text.
+//! The header has 64-bit words in the order of the constants in `word`; then the calls that a signal handler made in
+//! the middle of another call; then text.
 
 /// "gdbcalls" as a word.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"gdbcalls");
 pub const VERSION: u64 = 1;
-/// The bytes of the header. Two slots of STAGE bytes follow, which hold the current stage in turn, and then the
-/// finished stages.
+/// The size of the header in bytes. Two slots of STAGE bytes each follow, which hold the current stage in turn. The
+/// finished stages come after the slots.
 pub const SIZE: usize = 16 << 10;
 
 /// Return the offset of a stage in the file, once it is no longer current.
@@ -21,7 +21,7 @@ pub fn slot_of(stage: u64) -> u64 {
     SIZE as u64 + stage % 2 * crate::STAGE as u64
 }
 
-/// The indices of the words.
+/// The indices of the words of the header.
 pub mod word {
     pub const MAGIC: usize = 0;
     pub const VERSION: usize = 1;
@@ -29,30 +29,30 @@ pub mod word {
     pub const PID: usize = 3;
     /// When the process began, in nanoseconds since 1970.
     pub const BEGAN: usize = 4;
-    /// The number of stages that were begun. The last of them is in its slot, the others are in the file after the
-    /// slots.
+    /// The number of stages that were begun. The last of these stages is in its slot; the others are in the file after
+    /// the slots.
     pub const STAGES: usize = 5;
     /// The number of calls that were not recorded, because there was no room.
     pub const LOST: usize = 6;
-    /// The parent's process id, when its file began, and the number of the fork in that file; 0 for a program that was
-    /// executed.
+    /// The parent's process id, when the parent's file began, and the number of the fork in that file. All three are 0
+    /// for a program that was executed.
     pub const PARENT_PID: usize = 7;
     pub const PARENT_BEGAN: usize = 8;
     pub const FORK: usize = 9;
-    /// The number of calls that wait below to be written together with the call that they interrupted, and how many of
-    /// them have been written.
+    /// The number of calls in the header that wait to be written together with the call that they interrupted, and how
+    /// many of these calls have been written.
     pub const WAITING: usize = 10;
     pub const WRITTEN: usize = 11;
-    /// In a file for one thread (a lane): when the process began, as its first lane says. 0: the calls of all threads
-    /// are in this file.
+    /// In a file for one thread (a lane): when the process began, as its first lane says. 0 means that the calls of all
+    /// threads are in this file.
     pub const LANE_OF: usize = 12;
-    /// The average number of bytes between two recorded stacks. 1: every call has one; 0: none is recorded.
+    /// The average number of bytes between two recorded stacks. 1: every call has a stack; 0: no stack is recorded.
     pub const STACKS: usize = 20;
 }
 
-/// Waiting calls have five words each.
+/// The offset of the waiting calls in the header. Each waiting call has five words.
 pub const WAITING_AT: usize = 1 << 10;
 pub const WAITING_WORDS: usize = 5;
 pub const MAX_WAITING: usize = 64;
-/// Text: NAME=VALUE, each ended by a zero byte.
+/// The offset of the text in the header. The text consists of NAME=VALUE strings, each ended by a zero byte.
 pub const TEXT_AT: usize = 8 << 10;

@@ -1,14 +1,15 @@
-//! Events with more than a few numbers: stacks, Python code objects, loaded objects. Their length follows the first
-//! byte, so that a reader can skip them.
+//! Events with more than a few numbers: stacks, Python code objects, loaded objects. The length of such an event
+//! follows its first byte, so that a reader can skip the event.
 
 use crate::event::{operation, SHIFT};
 use crate::writer::{unzigzag, zigzag};
 
-/// The bytes of the length. Their number is constant, because the length is only known at the end.
+/// The number of bytes that the length takes. It is constant, because the length is only known when the event is
+/// finished.
 const LENGTH: usize = 3;
-/// The bytes before the content.
+/// The number of bytes before the content.
 pub const HEAD: usize = 1 + LENGTH;
-/// The most bytes of the content.
+/// The largest size of the content, in bytes.
 pub const MAX_CONTENT: usize = 64 << 10;
 
 /// The flags at the beginning of a stack.
@@ -21,7 +22,7 @@ pub mod flag {
     pub const PYTHON: u64 = 4;
 }
 
-/// Writes an event of this kind into a buffer. Bytes that do not fit are dropped, and `is_whole` becomes false.
+/// Writes an event with content into a buffer. Bytes that do not fit are dropped, and `is_whole` becomes false.
 pub struct Part<'a> {
     room: &'a mut [u8],
     used: usize,
@@ -53,7 +54,7 @@ impl<'a> Part<'a> {
         self.number(zigzag(number));
     }
 
-    /// Write the number of bytes, and the bytes.
+    /// Write the number of bytes, followed by the bytes.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         bytes.iter().for_each(|byte| self.byte(*byte));
@@ -75,7 +76,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A stage has bytes that are not events.
+/// The error for a stage with bytes that are not events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged;
 

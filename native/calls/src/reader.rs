@@ -1,4 +1,4 @@
-//! Decoding of events. They come from a file, so everything is checked and nothing is trusted.
+//! Decodes events. The events come from a file, so everything is checked and nothing is trusted.
 
 use crate::event::{operation, other, Event, LOW, SHIFT, SIZE_UNIT};
 use crate::part::{Content, Damaged};
@@ -17,13 +17,13 @@ impl<'a> Reader<'a> {
         Reader { bytes, last: Last::default(), content: &[] }
     }
 
-    /// Return the content of the last event that has some (see `part`).
+    /// Return the content of the last event that had content (see `part`).
     pub fn content(&self) -> &'a [u8] {
         self.content
     }
 
-    /// Continue where another reader of the stage was. `bytes`: those that the other reader had not read. `last`: the
-    /// values from which distances count.
+    /// Continue where another reader of the stage stopped. `bytes`: the bytes that the other reader had not read.
+    /// `last`: the values from which distances count.
     pub fn resumed(bytes: &'a [u8], last: Last) -> Reader<'a> {
         Reader { bytes, last, content: &[] }
     }
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
         self.bytes.len()
     }
 
-    /// Return the next event; None at the end.
+    /// Return the next event; None at the end of the stage.
     #[inline(always)]
     pub fn next_event(&mut self) -> Result<Option<Event>, Damaged> {
         let Some((first, rest)) = self.bytes.split_first() else { return Ok(None) };
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Read a call of Python's allocator. The addresses of such calls count from one another, so the last address of
-    /// other calls is set aside meanwhile.
+    /// the other calls is set aside meanwhile.
     fn of_python(&mut self, low: u8) -> Result<Event, Damaged> {
         let others = core::mem::replace(&mut self.last.address, self.last.python);
         let event = match low {

@@ -1,4 +1,5 @@
-//! Calls that a signal handler made in the middle of another call. They wait in the header until that call is written.
+//! Calls that a signal handler made in the middle of another call. They wait in the header until that other call is
+//! written.
 
 use crate::event::Event;
 use crate::header::WAITING_WORDS;
@@ -34,7 +35,8 @@ pub fn to_words(event: Event, usable: Option<u64>) -> Option<Waiting> {
     Some([kind + 1, first, second, address, usable.map_or(0, |size| size.wrapping_add(1))])
 }
 
-/// Decode a call, with the usable bytes of its block if they are not the usual ones; None if it is not a call.
+/// Decode a call. Return the event, and the usable bytes of its block if they are not the usual ones. None if the words
+/// are not a call.
 pub fn from_words(words: &Waiting) -> Option<(Event, Option<u64>)> {
     let kind = KINDS.get(usize::try_from(words[0]).ok()?.checked_sub(1)?)?;
     Some((kind(words), (words[4] != 0).then(|| words[4].wrapping_sub(1))))

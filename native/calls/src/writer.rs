@@ -1,8 +1,8 @@
-//! Encoding of events.
+//! Encodes events.
 
 use crate::event::{operation, other, Event, LOW, SHIFT, SIZE_UNIT};
 
-/// The most bytes of an event.
+/// The largest size of an event in bytes, without content.
 pub const MAX_EVENT: usize = 64;
 
 /// The values from which distances count: the last address, the last times of the stage, and the last address of a
@@ -21,14 +21,16 @@ struct Bytes<'a> {
 }
 
 impl Bytes<'_> {
-    /// Write a number: seven bits a byte, the lowest first. The highest bit says that more follow.
+    /// Write a number, seven bits in each byte, the lowest bits first. The highest bit of a byte says that more bytes
+    /// follow.
     #[inline(always)]
     fn number(&mut self, number: u64) {
         self.used += self.number_ahead(number);
     }
 
-    /// Write a number without counting its bytes as used; return how many there are. No branch depends on the size:
-    /// sizes in real programs are hard to predict, and each misprediction costs more than all the rest.
+    /// Write a number without counting its bytes as used. Return the number of these bytes. No branch depends on the
+    /// size of the number: sizes in real programs are hard to predict, and each misprediction takes longer than all the
+    /// rest of the work.
     #[inline(always)]
     fn number_ahead(&mut self, number: u64) -> usize {
         if number >> 56 != 0 {
@@ -55,8 +57,8 @@ impl Bytes<'_> {
         length + 1
     }
 
-    /// Write an address as its distance from the last one. NULL is written as 0, and no distance counts from it. A 1
-    /// means that the address itself follows, because the distance is not a multiple of 8 bytes.
+    /// Write an address as its distance from the last address. NULL is written as 0, and the next distance does not
+    /// count from NULL. A 1 means that the address itself follows, because the distance is not a multiple of 8 bytes.
     #[inline(always)]
     fn address(&mut self, address: u64, last: &mut Last) {
         if address == 0 {
@@ -97,8 +99,9 @@ pub(crate) fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-/// Write an event except its first byte, which is never 0 and must be written last: the file then has only whole
-/// events, whenever its writer is killed. Return that byte, and how many bytes of `room` the event takes.
+/// Write an event into `room` except its first byte, which is never 0 and must be written last: then the file has only
+/// whole events, whenever its writer is killed. Return that first byte, and the number of bytes of `room` that the
+/// event takes.
 #[inline(always)]
 pub fn encode(event: Event, last: &mut Last, room: &mut [u8; MAX_EVENT]) -> (u8, usize) {
     let mut bytes = Bytes { room, used: 1 };
@@ -204,8 +207,8 @@ fn rare(event: Event, last: &mut Last, bytes: &mut Bytes<'_>) -> u8 {
     }
 }
 
-/// Write a call of Python's allocator. The addresses of such calls count from one another, so the last address of other
-/// calls is set aside meanwhile.
+/// Write a call of Python's allocator. The addresses of such calls count from one another, so the last address of the
+/// other calls is set aside meanwhile.
 fn of_python(event: Event, last: &mut Last, bytes: &mut Bytes<'_>) -> u8 {
     let others = core::mem::replace(&mut last.address, last.python);
     let low = match event {

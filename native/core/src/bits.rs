@@ -1,4 +1,4 @@
-//! A set of small numbers as bits: `Bits`, and `SharedBits` for several threads.
+//! Sets of small numbers, stored as bits: `Bits`, and `SharedBits` for several threads.
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ pub(crate) fn set(words: &mut [u64], index: u64) {
     }
 }
 
-/// Return the largest member at or below `index`.
+/// Return the largest member at or below `index`; None if there is none.
 pub(crate) fn last_at(words: &[u64], index: u64) -> Option<u64> {
     let top = (index / 64) as usize;
     let word = words.get(top)? & (u64::MAX >> (63 - index % 64));
@@ -26,7 +26,7 @@ pub(crate) fn last_at(words: &[u64], index: u64) -> Option<u64> {
     Some(below as u64 * 64 + 63 - u64::from(words[below].leading_zeros()))
 }
 
-/// Return the members, ascending.
+/// Return the members of the set, in ascending order.
 pub(crate) fn members(words: &[u64]) -> impl Iterator<Item = u64> + '_ {
     words.iter().enumerate().flat_map(|(index, word)| members_of(*word).map(move |bit| index as u64 * 64 + bit))
 }
@@ -40,7 +40,7 @@ pub(crate) fn members_of(mut left: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Remove the members in [from, to).
+/// Remove the members in [from, to) from the set.
 pub(crate) fn clear_range(words: &mut [u64], from: u64, to: u64) {
     let mut at = from;
     while at < to {
@@ -63,17 +63,17 @@ impl Bits {
         Bits { words: vec![0; size.div_ceil(64) as usize] }
     }
 
-    /// Make a set from the words of its bitmap; each word has the bits of 64 numbers.
+    /// Make a set from the words of its bitmap. Each word has the bits for 64 numbers.
     pub(crate) fn of(words: Vec<u64>) -> Bits {
         Bits { words }
     }
 
-    /// Return whether there is a member in [from, to).
+    /// Return whether the set has a member in [from, to).
     pub(crate) fn any(&self, from: u64, to: u64) -> bool {
         (from..to).any(|index| self.get(index))
     }
 
-    /// Return whether memory suffices for `size` bits: a target may name any size.
+    /// Return whether memory suffices for `size` bits. The check is needed because a target may name any size.
     pub(crate) fn fits(size: u64) -> bool {
         Vec::<u64>::new().try_reserve_exact(size.div_ceil(64) as usize).is_ok()
     }
@@ -82,7 +82,7 @@ impl Bits {
         set(&mut self.words, index);
     }
 
-    /// Return the set's words, 64 members each.
+    /// Return the words of the set's bitmap, each with the bits for 64 numbers.
     pub(crate) fn words_mut(&mut self) -> &mut [u64] {
         &mut self.words
     }
@@ -101,12 +101,12 @@ impl Bits {
         get(&self.words, index)
     }
 
-    /// Return the largest member at or below `index`.
+    /// Return the largest member at or below `index`; None if there is none.
     pub(crate) fn last_at(&self, index: u64) -> Option<u64> {
         last_at(&self.words, index)
     }
 
-    /// Return the smallest member at or above `index`.
+    /// Return the smallest member at or above `index`; None if there is none.
     pub(crate) fn first_from(&self, index: u64) -> Option<u64> {
         let bottom = (index / 64) as usize;
         let word = self.words.get(bottom)? & (u64::MAX << (index % 64));
@@ -118,13 +118,13 @@ impl Bits {
     }
 }
 
-/// A set of small numbers that several threads change at once.
+/// A set of small numbers that several threads may change at the same time.
 pub(crate) struct SharedBits {
     words: Vec<AtomicU64>,
 }
 
 impl SharedBits {
-    /// Make a set for members below `size`; None if memory does not suffice.
+    /// Make a set whose members must be below `size`; None if memory does not suffice.
     pub(crate) fn new(size: u64) -> Option<SharedBits> {
         let mut words = Vec::new();
         words.try_reserve_exact(size.div_ceil(64) as usize).ok()?;
@@ -132,7 +132,7 @@ impl SharedBits {
         Some(SharedBits { words })
     }
 
-    /// Add a member; return true only to the caller that added it.
+    /// Add a member. Of all threads that add the same member, only the first gets true.
     pub(crate) fn claim(&self, index: u64) -> bool {
         let Some(word) = self.words.get((index / 64) as usize) else { return false };
         let bit = 1 << (index % 64);
@@ -143,8 +143,8 @@ impl SharedBits {
         self.words.get((index / 64) as usize).is_some_and(|word| word.load(Ordering::Relaxed) >> (index % 64) & 1 == 1)
     }
 
-    /// Add members by whole words, from the word that holds `index` on. Only one thread at a time may do so for these
-    /// words.
+    /// Add members by whole words of the bitmap, from the word that has the bit of `index` on. Only one thread at a
+    /// time may do so for the same words.
     pub(crate) fn put(&self, index: u64, bits: &[u64]) {
         for (word, bits) in self.words.iter().skip((index / 64) as usize).zip(bits) {
             if *bits != 0 {
@@ -153,22 +153,22 @@ impl SharedBits {
         }
     }
 
-    /// Return the set's words, 64 members each.
+    /// Return the words of the set's bitmap, each with the bits for 64 numbers.
     pub(crate) fn words(&self) -> impl Iterator<Item = u64> + '_ {
         self.words.iter().map(|word| word.load(Ordering::Relaxed))
     }
 
-    /// Return the members that both sets have, ascending.
+    /// Return the members of this set that the other set contains too, ascending.
     pub(crate) fn common<'a>(&'a self, other: &'a SharedBits) -> impl Iterator<Item = u64> + 'a {
         self.joined(other, |one, two| one & two)
     }
 
-    /// Return the members that the other set lacks, ascending.
+    /// Return the members of this set that the other set does not contain, ascending.
     pub(crate) fn without<'a>(&'a self, other: &'a SharedBits) -> impl Iterator<Item = u64> + 'a {
         self.joined(other, |one, two| one & !two)
     }
 
-    /// Return the members that neither of the other sets has, ascending.
+    /// Return the members of this set that neither of the other two sets contains, ascending.
     pub(crate) fn in_neither(&self, one: &SharedBits, other: &SharedBits) -> Vec<u64> {
         let mut found = Vec::new();
         let load = |set: &SharedBits, index: usize| set.words.get(index).map_or(0, |word| word.load(Ordering::Relaxed));

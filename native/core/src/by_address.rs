@@ -1,11 +1,11 @@
-//! Maps and sets keyed by addresses.
+//! Maps and sets whose keys are addresses.
 #![forbid(unsafe_code)]
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A hasher that multiplies an address by a fixed constant: good enough for addresses, and look-ups by address are the
-/// most frequent ones.
+/// A hasher that multiplies an address by a fixed constant. That is good enough for addresses, and fast; look-ups by
+/// address are the most frequent look-ups.
 #[derive(Default)]
 pub(crate) struct AddressHasher(u64);
 

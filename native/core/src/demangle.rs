@@ -5,12 +5,13 @@ use crate::mangled::is_mangled;
 use cpp_demangle::{DemangleOptions, Symbol};
 use std::fmt::Write;
 
-/// The longest symbol that is demangled. The longest of 800,000 symbols in Debian's libraries has 2,306 bytes.
+/// The largest length of a symbol that is demangled. The longest of 800,000 symbols in Debian's libraries has 2,306
+/// bytes.
 const LONGEST_SYMBOL: usize = 4 << 10;
-/// The longest name that demangling may produce. Each part of a symbol may stand for two copies of the part before it,
-/// so that 457 bytes become gigabytes.
+/// The largest length of a name that demangling may produce. Each part of a symbol may stand for two copies of the part
+/// before it, so 457 bytes can become gigabytes.
 const LONGEST_NAME: usize = 4 << 10;
-/// The length of `17h`, 16 digits and `E`, which end a Rust symbol of the older (legacy) form.
+/// The length of the end of a Rust symbol in the older (legacy) form: `17h`, 16 digits and `E`.
 const HASH: usize = 20;
 
 /// A text of at most LONGEST_NAME bytes.
@@ -27,8 +28,8 @@ impl Write for BoundedName {
     }
 }
 
-/// Demangle a C++ or Rust symbol, without parameters, result type and hash. Return None for any other symbol, for one
-/// that is too long, and for one whose name would be too long.
+/// Demangle a C++ or Rust symbol, without parameters, result type and hash. Return None for any other symbol, for a
+/// symbol that is too long, and for one whose name would be too long.
 pub fn demangle(symbol: &str) -> Option<String> {
     if symbol.len() > LONGEST_SYMBOL {
         return None;
@@ -50,11 +51,11 @@ fn of_cxx(symbol: &[u8], options: DemangleOptions) -> Option<String> {
     Some(name.0)
 }
 
-/// Demangle the class name in a C++ `type_info`, which is a mangled type. A star stands before it if the class has
-/// internal linkage. None if the name is not a class's.
+/// Demangle the class name in a C++ `type_info`. The name is a mangled type, preceded by a star if the class has
+/// internal linkage. None if the name does not belong to a class.
 pub fn demangle_class(mangled: &[u8]) -> Option<String> {
     let mangled = mangled.strip_prefix(b"*").unwrap_or(mangled);
-    // Other letters begin types without a vtable. St alone is a namespace.
+    // Types that begin with other letters have no vtable. `St` alone is a namespace.
     let is_class = mangled.first().is_some_and(|first| first.is_ascii_digit() || b"NSZ".contains(first));
     if !is_class
         || mangled == b"St"
@@ -85,7 +86,7 @@ mod tests {
         }
     }
 
-    /// A symbol with `T<A>` and `count` types, each of which contains the one before it twice.
+    /// Return a symbol with `T<A>` and `count` further types, each of which contains the previous type twice.
     fn doubled(count: usize) -> String {
         let each = |number: usize| format!("S_I{0}{0}E", place(number));
         format!("1TI1A{}E", (1..=count).map(each).collect::<String>())
@@ -98,14 +99,15 @@ mod tests {
             assert_eq!(demangle_class(doubled(count).as_bytes()), None);
             assert_eq!(demangle(&format!("_Z1f{}v", &doubled(count)[2..])), None);
         }
-        // The same in Rust: tuples, each of which contains the one before it twice.
+        // A Rust symbol of the same kind: tuples, each of which contains the previous tuple twice.
         let tuples: String = (0..30).fold("TjjE".to_owned(), |inner, _| format!("T{inner}B7_E"));
         assert!(demangle(&format!("_RINvC1a1f{tuples}E")).is_none_or(|name| name.len() <= LONGEST_NAME));
         let long = "a".repeat(LONGEST_SYMBOL);
         assert_eq!(demangle(&format!("_Z{}{long}", long.len())), None);
     }
 
-    /// cpp_demangle alone takes seconds for each: it tries every meaning of each part before it gives up.
+    /// Check that names which would not end are not demangled. cpp_demangle alone takes seconds for each of them: it
+    /// tries every meaning of each part before it gives up.
     #[test]
     fn names_that_do_not_end_stay_as_they_are() {
         for (prefix, part, suffix) in [

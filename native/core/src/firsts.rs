@@ -1,10 +1,10 @@
-//! The first rows of many, in a given order.
+//! Collect many rows, and keep only the first ones in a given order.
 #![forbid(unsafe_code)]
 
-/// How many rows beyond twice `most` are collected before the surplus is dropped.
+/// The number of rows beyond twice `most` that are collected before the surplus rows are dropped.
 const SLACK: usize = 4 << 10;
 
-/// Collects rows and keeps the first `most` in the order of a key. Every call must pass the same `key`.
+/// A collector of rows that keeps the first `most` rows in the order of a key. Every call must pass the same `key`.
 pub(crate) struct Firsts<R> {
     most: usize,
     rows: Vec<R>,
@@ -23,7 +23,7 @@ impl<R> Firsts<R> {
         }
     }
 
-    /// Add the rows that another collector, such as another thread's, has kept.
+    /// Add the rows that another collector, such as that of another thread, has kept.
     pub(crate) fn extend(&mut self, others: Firsts<R>) {
         self.rows.extend(others.rows);
     }
@@ -47,7 +47,7 @@ impl<R> Firsts<R> {
 mod tests {
     use super::*;
 
-    /// Dropping rows early gives the same rows as dropping them at the end.
+    /// Check that dropping rows early gives the same rows as dropping them at the end.
     #[test]
     fn many_rows() {
         let numbers: Vec<u64> = (0..20011).map(|number| number * 7919 % 20011).collect();

@@ -1,12 +1,12 @@
-//! The native core of gdbheap: walks a target's allocators, classifies blocks, draws the graph.
+//! The native core of gdbheap: it walks a target's allocators, classifies blocks, and builds the reference graph.
 //!
-//! The caller passes in policy and most offsets; the remaining facts about layouts are next to the algorithm that needs
+//! The caller passes in policy and most offsets. The other facts about layouts stand next to the algorithm that needs
 //! them. Bytes come from `gdbheap_access`. The core knows no machine and does not use the Python interpreter that hosts
 //! it. Whatever is read from a target is hostile: every count is bounded, every pointer is checked against the
-//! segments, and arithmetic on it cannot panic.
+//! segments, and arithmetic on such numbers cannot panic.
 //!
-//! A module imports only from groups before it in this list: bits, by_address, firsts, mangled, demangle; packed and
-//! symbols; allocators; python; graph and memory_use; structures; history and events.
+//! A module imports only from the groups that precede its own group in this list: bits, by_address, firsts, mangled,
+//! demangle; packed and symbols; allocators; python; graph and memory_use; structures; history and events.
 #![forbid(unsafe_code)]
 
 pub mod allocators;

@@ -1,14 +1,15 @@
 //! Check in one pass whether a mangled C++ name is well formed (Itanium C++ ABI, 5.1).
 //!
-//! `cpp_demangle` tries one production after the other, each from the beginning: 79 bytes that fit none keep it busy
-//! for seconds, and a few more bytes double the time. It is linear for well-formed names, so it is given no others.
-//! What compilers hardly ever write (new, delete, constraints, modules, construction vtables) counts as malformed: 381
-//! of 589,186 names in Debian's libraries, including those of LLVM, Arrow and gRPC.
+//! `cpp_demangle` tries one production after the other, each from the beginning: 79 bytes that fit no production keep
+//! it busy for seconds, and a few more bytes double the time. It takes linear time for well-formed names, so it is
+//! given only these. Constructs that compilers hardly ever write (new, delete, constraints, modules, construction
+//! vtables) count as malformed: 381 of 589,186 names in Debian's libraries, including those of LLVM, Arrow and gRPC.
 #![forbid(unsafe_code)]
 
-/// The deepest nesting of productions: the default `recursion_limit` of `cpp_demangle`.
+/// The largest depth of nested productions: the default `recursion_limit` of `cpp_demangle`.
 const DEPTH: u32 = 96;
-/// The most conversion operators in one name: `cpp_demangle` reads the arguments of each twice.
+/// The largest number of conversion operators in one name. The limit is needed because `cpp_demangle` reads the
+/// arguments of each of them twice.
 const CONVERSIONS: u32 = 4;
 const UNARY: [&[u8]; 14] =
     [b"ps", b"ng", b"ad", b"de", b"co", b"nt", b"pp", b"mm", b"te", b"sz", b"az", b"nx", b"sp", b"tw"];
@@ -16,12 +17,12 @@ const BINARY: [&[u8]; 32] = [
     b"pl", b"mi", b"ml", b"dv", b"rm", b"an", b"or", b"eo", b"aS", b"pL", b"mI", b"mL", b"dV", b"rM", b"aN", b"oR",
     b"eO", b"ls", b"rs", b"lS", b"rS", b"eq", b"ne", b"lt", b"gt", b"le", b"ge", b"ss", b"aa", b"oo", b"cm", b"ix",
 ];
-/// More operators: they may name functions, but never stand in an expression here. BINARY operators, and the first ones
-/// of UNARY, may name functions too.
+/// More operators, which may name functions but are not accepted in expressions. The operators in BINARY, and the first
+/// ones in UNARY, may name functions too.
 const FUNCTIONS: [&[u8]; 8] = [b"nw", b"na", b"dl", b"da", b"cl", b"pm", b"pt", b"qu"];
 
-/// Return whether `symbol` names a function, an object, a vtable or a `type_info`. A suffix that the compiler adds
-/// after the first dot is allowed.
+/// Return whether `symbol` is the mangled name of a function, an object, a vtable or a `type_info`. A suffix that the
+/// compiler adds after the first dot is allowed.
 pub(super) fn is_mangled(symbol: &[u8]) -> bool {
     let Some(rest) = symbol.strip_prefix(b"_Z") else { return false };
     let mut name = Name { rest, depth: 0, known: 0, conversions: 0, converts: false };
@@ -33,19 +34,20 @@ pub(super) fn is_mangled(symbol: &[u8]) -> bool {
 enum Part {
     Name,
     Arguments,
-    /// A dependent part, such as a template parameter: no name ends with it.
+    /// A dependent part, such as a template parameter. No name ends with such a part.
     Dependent,
 }
 
-/// The rest of a name. Each method consumes one production, or returns None: the name is not well formed.
+/// The part of a name that was not consumed yet. Each method consumes one production; it returns None if the name is
+/// not well formed.
 struct Name<'a> {
     rest: &'a [u8],
     depth: u32,
-    /// How many parts of the name a substitution may refer to so far.
+    /// The number of parts of the name to which a substitution may refer so far.
     known: usize,
     conversions: u32,
-    /// Whether a conversion operator's target type is being read: template arguments after a parameter belong to the
-    /// operator.
+    /// Whether the target type of a conversion operator is being read. Template arguments after a parameter then belong
+    /// to the operator.
     converts: bool,
 }
 
@@ -54,7 +56,7 @@ impl<'a> Name<'a> {
         self.rest.first().copied().unwrap_or(0)
     }
 
-    /// Consume `prefix` if the rest begins with it; return whether it did.
+    /// Consume `prefix` if the rest of the name begins with it. Return whether it did.
     fn has(&mut self, prefix: &[u8]) -> bool {
         let rest = self.rest.strip_prefix(prefix);
         self.rest = rest.unwrap_or(self.rest);
@@ -87,7 +89,7 @@ impl<'a> Name<'a> {
         found
     }
 
-    /// Consume several productions of one kind, then `end`.
+    /// Consume any number of productions of one kind, and then `end`.
     fn until(&mut self, end: &[u8], mut take: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         while !self.has(end) {
             take(self)?;
@@ -174,7 +176,8 @@ impl<'a> Name<'a> {
         Some(Part::Dependent)
     }
 
-    /// Consume a part of a nested name. Substitutions may refer to all parts but the last.
+    /// Consume a part of a nested name. `last` is the part before it. Substitutions may refer to every part but the
+    /// last one.
     fn next_part(&mut self, last: Part) -> Option<Part> {
         let part = if self.peek() == b'T' {
             self.parameter()?;
@@ -191,7 +194,7 @@ impl<'a> Name<'a> {
             Part::Name
         };
         self.known += usize::from(self.peek() != b'E');
-        // A data member prefix, which precedes a closure type (a lambda in a member's initializer).
+        // A data member prefix. It precedes a closure type (a lambda in the initializer of a member).
         self.has(b"M");
         Some(part)
     }
@@ -337,8 +340,8 @@ impl<'a> Name<'a> {
         self.expect(b"E")
     }
 
-    /// Consume a type. Substitutions do not refer to types of one letter, or to types that are substitutions
-    /// themselves.
+    /// Consume a type. Substitutions do not refer to types with a code of one letter, or to types that are
+    /// substitutions themselves.
     fn kind(&mut self) -> Option<()> {
         if self.is_builtin() {
             return Some(());
@@ -490,7 +493,7 @@ impl<'a> Name<'a> {
         self.arithmetic()
     }
 
-    /// Consume a name in a class or a namespace that depends on template arguments.
+    /// Consume the name of a member of a class or namespace that depends on template arguments.
     fn member(&mut self) -> Option<()> {
         match self.peek() {
             b'0'..=b'9' => self.until(b"E", Self::simple_name)?,

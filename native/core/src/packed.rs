@@ -1,8 +1,8 @@
-//! Compressed streams: files of consecutive zstd or lz4 frames, as the zstd and lz4 tools write them.
+//! Compressed streams: files of consecutive zstd or lz4 frames, as the command-line tools zstd and lz4 write them.
 //!
-//! Memory is bounded for any file: a zstd window has at most the 128 MiB that its own tool accepts by default, an lz4
-//! block at most the 4 MiB of its format. The time of one read is bounded too: a long run of frames without content,
-//! such as terabytes of a sparse file, is an error.
+//! The memory needed is bounded for any file. A zstd window has at most the 128 MiB that the zstd tool accepts by
+//! default, and an lz4 block has at most the 4 MiB of its format. The time of one read is bounded too: a long run of
+//! frames without content, such as terabytes of a sparse file, is an error.
 #![forbid(unsafe_code)]
 
 use gdbheap_access::error::{Error, Result};
@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 const WINDOW_LOG: u32 = 27;
 const BUFFER: usize = 256 << 10;
-/// How many compressed bytes in a row may yield no output: half a zstd window, and more than any tool writes between
-/// two frames.
+/// The number of compressed bytes in a row that may yield no output: half a zstd window, and more than any tool writes
+/// between two frames.
 const IDLE: u64 = 64 << 20;
 
-/// A file with two positions: where reading stands, and where it stood when the last output was produced.
+/// A file with two positions: the present position of reading, and the position at which the last output was produced.
 struct Counted {
     file: File,
     position: Arc<AtomicU64>,
@@ -37,8 +37,8 @@ impl Read for Counted {
 
 type Source = BufReader<Counted>;
 
-/// A source that reports the end of the file as an error. Otherwise the lz4 decoder takes a file that is cut between
-/// two blocks for the end of a frame.
+/// A source that reports the end of the file as an error. Without it, the lz4 decoder would take a file that is cut
+/// between two blocks for a complete frame.
 struct Endless(Source);
 
 impl Read for Endless {
@@ -54,7 +54,7 @@ type Frame = lz4_flex::frame::FrameDecoder<Endless>;
 
 enum Decoder {
     Zstd(Box<zstd::stream::read::Decoder<'static, Source>>),
-    /// None after the last frame.
+    /// The decoder of the current lz4 frame; None after the last frame.
     Lz4(Option<Box<Frame>>),
 }
 
@@ -68,7 +68,7 @@ impl Decoder {
                 if count > 0 || buffer.is_empty() {
                     return Ok(count);
                 }
-                // Another frame may follow. Its block size may differ, so it needs a new decoder.
+                // Another frame may follow. It needs a new decoder, because its block size may differ.
                 let rest = frame.get_mut().0.fill_buf().map(|rest| !rest.is_empty())?;
                 *decoder = decoder.take().filter(|_| rest).map(|frame| Box::new(Frame::new(frame.into_inner())));
             },
@@ -76,7 +76,7 @@ impl Decoder {
     }
 }
 
-/// A compressed file, read as the original bytes.
+/// A compressed file that is read as its original bytes.
 pub struct Unpacker {
     decoder: Decoder,
     position: Arc<AtomicU64>,
@@ -108,8 +108,8 @@ impl Unpacker {
         self.position.load(Ordering::Relaxed)
     }
 
-    /// Return at most `size` bytes; none at the end of the file. If the file is damaged or cut off, return the bytes
-    /// before the damage first, and the error at the next call.
+    /// Return at most `size` original bytes; none at the end of the file. If the file is damaged or cut off, this call
+    /// returns the bytes before the damage, and the next call returns the error.
     pub fn read(&mut self, size: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; size];
         let mut count = 0;
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// A skippable frame of 4 GiB in a sparse file: a reader that looks for output would read all of it.
+    /// Check a skippable frame of 4 GiB in a sparse file. A reader that waits for output would read all of it.
     #[test]
     fn frames_without_contents() {
         let path = std::env::temp_dir().join(format!("gdbheap-idle-{}", std::process::id()));

@@ -1,5 +1,6 @@
-//! The symbols of an ELF file by name and by address (elf(5), Elf64_Sym). They stay in the bytes of their tables; each
-//! symbol costs only one entry in each of two indexes, which are made at their first use. The tables are not trusted.
+//! The symbols of an ELF file, by name and by address (elf(5), Elf64_Sym). The symbols stay in the bytes of their
+//! tables. Each symbol costs only one entry in each of two indexes, which are made at their first use. The tables are
+//! not trusted.
 #![forbid(unsafe_code)]
 
 use std::collections::hash_map::RandomState;
@@ -16,33 +17,34 @@ const ADDRESS_KINDS: [u8; 5] = [0, 1, 2, 5, 10];
 const FUNCTION_KINDS: [u8; 2] = [2, 10];
 const THREAD_LOCAL: u8 = 6;
 const LONGEST_NAME: usize = 4 << 10;
-/// Linkers let names share their ends, but no linker's names add up to more than NAMES_RATIO times their string table
-/// plus SOME_NAMES.
+/// The limit for the total length of a table's names: NAMES_RATIO times the size of the string table, plus SOME_NAMES.
+/// Linkers let names share their ends, but no linker exceeds this limit.
 const NAMES_RATIO: usize = 2;
 const SOME_NAMES: usize = 1 << 20;
 const MOST_THREAD_LOCAL: usize = 1 << 14;
-/// How many symbols before and after an address are examined. A linker that folds equal functions leaves many names for
-/// one address.
+/// The number of symbols before and after an address that are examined. It is large because a linker that folds equal
+/// functions leaves many names for one address.
 const MOST_AROUND: usize = 256;
-/// How many symbols before an address are examined for a function that contains the address: in assembler a function
-/// may contain others.
+/// The number of symbols before an address that are examined for a function that contains the address. Several are
+/// needed because in assembler a function may contain other functions.
 const MOST_FUNCTIONS_AROUND: usize = 8;
 const FREE: u32 = u32::MAX;
 
-/// Which symbols of a file to index.
+/// The symbols of a file that are indexed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// Data and code that the file defines.
+    /// Symbols of data and code that the file defines.
     Addresses,
-    /// Functions.
+    /// Symbols of functions that the file defines.
     Functions,
 }
 
-/// A symbol: address as linked (for a thread-local variable its offset in the file's TLS segment), size in bytes, name.
+/// A symbol: its address as linked (for a thread-local variable, its offset in the file's TLS segment), its size in
+/// bytes, and its name.
 pub type Symbol<'a> = (u64, u64, &'a [u8]);
 
-/// The symbols of several tables of one file. If a name occurs more than once, the first table wins, and within a table
-/// a global symbol, then the first.
+/// The symbols of several tables of one file. If a name occurs more than once, the symbol in the first of these tables
+/// wins. In one table, a global symbol wins over a local one, and otherwise the first symbol wins.
 pub struct Symbols<B> {
     tables: Vec<Table<B>>,
     wanted: Wanted,
@@ -54,13 +56,13 @@ pub struct Symbols<B> {
 struct Table<B> {
     entries: B,
     names: B,
-    /// The number of the table's first symbol, and the count of its symbols.
+    /// The number of the table's first symbol, and (`count`) the number of the table's symbols.
     first: u32,
     count: u32,
 }
 
-/// A hash table from names to symbols, at most two thirds full. A slot has the upper half of the name's hash and the
-/// symbol's number.
+/// A hash table from names to symbols, at most two thirds full. A slot has the upper half of the hash of the name, and
+/// the number of the symbol.
 struct ByName {
     hasher: RandomState,
     slots: Vec<(u32, u32)>,
@@ -116,18 +118,18 @@ impl<B: Deref<Target = [u8]>> Table<B> {
         CStr::from_bytes_until_nul(most).map_or(most, CStr::to_bytes)
     }
 
-    /// Return the most bytes that the table's names may have together.
+    /// Return the largest total length that the names of the table may have.
     fn most_names(&self) -> usize {
         NAMES_RATIO * self.names.len() + SOME_NAMES
     }
 }
 
 impl<B: Deref<Target = [u8]>> Symbols<B> {
-    /// Index symbol tables, each given as (entries, names).
+    /// Index symbol tables. Each table is given as (entries, names).
     pub fn new(tables: Vec<(B, B)>, wanted: Wanted) -> Symbols<B> {
         let mut first = 0;
         let table = |(entries, names): (B, B)| {
-            // A symbol's number has 31 bits.
+            // The number of a symbol has 31 bits.
             let count = (entries.len() / ENTRY).min((FREE / 2 - first) as usize) as u32;
             first += count;
             Table { entries, names, first: first - count, count }
@@ -136,7 +138,7 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         Symbols { tables, wanted, by_name: OnceLock::new(), by_address: OnceLock::new() }
     }
 
-    /// Return the address as linked and the size of the symbol named `name`.
+    /// Return the address (as linked) and the size of the symbol with the name `name`.
     pub fn find(&self, name: &[u8]) -> Option<(u64, u64)> {
         let index = self.by_name.get_or_init(|| self.index_names());
         let (_, number) = index.slots[self.slot_of(index, name)];
@@ -167,8 +169,8 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         large.take(most).take_while(|symbol| take(&mut left, symbol.2.len())).collect()
     }
 
-    /// Return the names of the function at an address: the function that begins there or contains it, else the last one
-    /// before it if that one has no size.
+    /// Return the names of the function at an address. It is the function that begins there or contains the address; or
+    /// else the last function before the address, if that function has no size.
     pub fn function(&self, address: u64) -> Vec<&[u8]> {
         let (numbers, end) = (self.numbers(), self.place_behind(address));
         for place in (end.saturating_sub(MOST_FUNCTIONS_AROUND)..end).rev() {
@@ -182,8 +184,8 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         Vec::new()
     }
 
-    /// Return where the last symbol that ends at or before `low` ends, and where the first symbol that begins after
-    /// `high` begins.
+    /// Return the end of the last symbol that ends at or before `low`, and the start of the first symbol that begins
+    /// after `high`.
     pub fn gap(&self, low: u64, high: u64) -> (Option<u64>, Option<u64>) {
         let numbers = &self.numbers()[..self.place_behind(low)];
         let ends = numbers.iter().filter_map(|number| {
@@ -194,7 +196,7 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         (ends.max(), next)
     }
 
-    /// Return the thread-local variables.
+    /// Return the symbols of the thread-local variables.
     pub fn thread_local(&self) -> Vec<Symbol<'_>> {
         let mut found = Vec::new();
         for table in &self.tables {
@@ -236,7 +238,7 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         all.filter(|(_, entry)| entry.is_wanted(self.wanted))
     }
 
-    /// Return the first index in `numbers()` whose symbol begins at an address or after it.
+    /// Return the first index in `numbers()` whose symbol begins at or after an address.
     fn place_of(&self, address: u64) -> usize {
         self.numbers().partition_point(|number| self.entry(*number).1.value < address)
     }
@@ -268,8 +270,8 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         index
     }
 
-    /// Return one key for each distinct name offset of a table, with the symbol that wins there: `name << 32 | is local
-    /// << 31 | number`.
+    /// Return one key for each distinct name offset of a table. A key contains the symbol that wins for this name:
+    /// `name << 32 | is local << 31 | number`.
     fn name_keys(&self, table: &Table<B>) -> Vec<u64> {
         let wanted = || (0u64..).zip(table.entries()).filter(|(_, entry)| entry.is_wanted(self.wanted));
         let mut keys = Vec::with_capacity(wanted().count());
@@ -285,7 +287,7 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         (self.entry(number).1.is_local(), number)
     }
 
-    /// Return the slot of a name in the index, or the free slot where it belongs.
+    /// Return the index of the slot of a name, or of the free slot to which the name belongs.
     fn slot_of(&self, index: &ByName, name: &[u8]) -> usize {
         let hash = index.hasher.hash_one(name);
         let mask = index.slots.len() - 1;
@@ -304,7 +306,7 @@ fn upper(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
-/// Subtract `size` from `left` and return true; if it does not suffice, set `left` to 0 and return false.
+/// Subtract `size` from `left` and return true. If `left` is too small, set it to 0 and return false.
 fn take(left: &mut usize, size: usize) -> bool {
     let rest = left.checked_sub(size);
     *left = rest.unwrap_or(0);
@@ -318,7 +320,7 @@ mod tests {
     const FUNCTION: u8 = 2;
     const GLOBAL: u8 = 1 << 4;
 
-    /// Make a table of (name, info, section, value, size).
+    /// Make a symbol table from rows of (name, info, section, value, size).
     fn table(rows: &[(&[u8], u8, u16, u64, u64)]) -> (Vec<u8>, Vec<u8>) {
         let (mut entries, mut names) = (vec![0; ENTRY], vec![0]);
         for (name, info, section, value, size) in rows {
@@ -402,7 +404,8 @@ mod tests {
         assert_eq!((found.function(64), found.function(1 << 40)), (vec![&b"open"[..]], vec![&b"open"[..]]));
     }
 
-    /// Either each name extends to the end of the table, or all symbols have the same name.
+    /// Check tables in which each name extends to the end of the string table, or in which all symbols have the same
+    /// name.
     #[test]
     fn names_without_an_end_are_bounded() {
         let count = 20_000u32;

@@ -1,4 +1,4 @@
-//! malloc's bins against the rings that were laid.
+//! Test that the bins of malloc are read as they were laid out: as rings of free chunks.
 
 mod support;
 
@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use support::{Chance, Heap, Memory, Unwatched};
 
 const START: u64 = 0x5555_5555_0000;
-/// Where `malloc_state.bins` lies.
+/// The address of `malloc_state.bins`.
 const STATE: u64 = 0x7f00_0000_1000;
 const BINS: u64 = 127;
 
-/// glibc's own two macros, once more.
+/// Return the bin for a size, as glibc's own two macros compute it.
 fn bin_of(size: u64) -> u64 {
     if size < 1024 {
         return size >> 4;
@@ -28,7 +28,7 @@ fn head(bin: u64) -> u64 {
     STATE + (bin - 1) * 16 - 16
 }
 
-/// Links the free chunks of a heap into rings, some of them in the unsorted one; returns the bin of each.
+/// Link the free chunks of a heap into rings, some of them into the unsorted ring. Return the bin of each chunk.
 fn lay(chance: &mut Chance, heap: &mut Heap) -> BTreeMap<u64, u64> {
     heap.memory.add(STATE, vec![0; 16 * BINS as usize]);
     let mut rings: BTreeMap<u64, Vec<(u64, u64)>> = (1..BINS).map(|bin| (bin, Vec::new())).collect();
@@ -38,7 +38,7 @@ fn lay(chance: &mut Chance, heap: &mut Heap) -> BTreeMap<u64, u64> {
     }
     let mut found = BTreeMap::new();
     for (bin, mut chunks) in rings {
-        // A large bin is sorted, the largest first.
+        // The chunks of a large bin are sorted, the largest first.
         chunks.sort_by_key(|(address, size)| (u64::MAX - size, *address));
         let ring: Vec<u64> = [head(bin)].into_iter().chain(chunks.iter().map(|chunk| chunk.0)).collect();
         for (place, chunk) in ring.iter().enumerate() {
@@ -52,7 +52,7 @@ fn lay(chance: &mut Chance, heap: &mut Heap) -> BTreeMap<u64, u64> {
     found
 }
 
-/// The ring through the first chunk of each size; the others have no link there.
+/// Link the first chunks of each size into a ring. The other chunks have no such links.
 fn lay_sizes(memory: &mut Memory, chunks: &[(u64, u64)], bin: u64) {
     let mut firsts: Vec<u64> = Vec::new();
     for (place, (address, size)) in chunks.iter().enumerate().filter(|(_, (_, size))| *size >= 1024) {
@@ -68,7 +68,8 @@ fn lay_sizes(memory: &mut Memory, chunks: &[(u64, u64)], bin: u64) {
     }
 }
 
-/// `collects`: whether the walk keeps the links, or they are walked for once more.
+/// Walk the chunks and follow the bins. `collects`: whether the walk collects the links; if not, another walk reads
+/// them.
 fn follow(heap: &Heap, collects: bool) -> (Chunks, Bins) {
     let space = heap.memory.space();
     let stretch = Stretch { arena: 0, start: heap.start, end: heap.end, top: heap.top, fast: Vec::new() };

@@ -1,4 +1,4 @@
-//! The walk over chunks against a plain list of them.
+//! Test the walk over chunks against a plain list of chunks.
 
 mod support;
 
@@ -52,7 +52,8 @@ fn chunks_are_those_of_the_heap() {
     }
 }
 
-/// Parts of 16 MiB are walked on their own, each from where it looks as if there were chunks, and joined.
+/// Check that parts of 16 MiB are joined. Each part is walked on its own, from the first address that looks like a
+/// chunk.
 #[test]
 fn parts_are_joined() {
     let mut chance = Chance::new("parts_are_joined");
@@ -90,7 +91,7 @@ fn caches_and_fast_bins_are_followed() {
         let safe_linking = chance.one_in(2);
         let mut heap = Heap::draw(&mut chance, START, 1 << 16, 1 << 12);
         let used = |size: u64| heap.chunks.iter().filter(move |chunk| !chunk.2 && chunk.1 == size).map(|chunk| chunk.0);
-        // Of two sizes some go to a fast bin, others to a cache.
+        // Some used chunks of one size are put into a cache, some of another size into a fast bin.
         let (cached, fast): (Vec<u64>, Vec<u64>) = (used(48).take(20).collect(), used(64).take(20).collect());
         let protect = |next: u64, at: u64| if safe_linking { next ^ (at >> 12) } else { next };
         for (place, chunk) in cached.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Memory that is cut off is told from memory that holds zeros.
+//! Test that memory which is cut off is distinguished from memory that contains zeros.
 
 mod support;
 
@@ -13,11 +13,12 @@ const SEGMENT: u64 = 32 << 20;
 const TABLE: u64 = 264;
 const ENTRY: u64 = 80;
 const SLICES: u64 = 512;
-/// `thread_delayed_free` in `mi_heap_t`.
+/// The offset of `thread_delayed_free` in `mi_heap_t`.
 const DELAYED: u64 = 2840;
 const ABSENT: &str = "absent bytes";
 
-/// A segment whose header has `size` bytes, with a page for each word of `heaps`; entries after those are zeros.
+/// Make a segment of which only the first `size` bytes exist. It has a page for each address of a heap in `heaps`; the
+/// other entries of its table are zeros.
 fn segment(size: u64, heaps: &[u64]) -> Memory {
     let mut memory = Memory::of(SEGMENT, vec![0; (TABLE + (SLICES + 1) * ENTRY) as usize]);
     [(208, heaps.len() as u64), (224, SLICES), (232, 1), (248, SLICES), (TABLE, 1)]
@@ -26,7 +27,7 @@ fn segment(size: u64, heaps: &[u64]) -> Memory {
     for (heap, number) in heaps.iter().zip(1..) {
         let entry = SEGMENT + TABLE + number * ENTRY;
         memory.put_half(entry, if number == heaps.len() as u64 { (SLICES - number) as u32 } else { 1 });
-        // One block of 64 bytes, which is used.
+        // The page has one block of 64 bytes, which is used.
         [(10, 1 | 1 << 16), (24, 1), (28, 64)].iter().for_each(|(at, half)| memory.put_half(entry + at, *half));
         memory.put(entry + 48, *heap);
     }
@@ -40,7 +41,7 @@ fn read(memory: &Memory) -> Mimalloc {
     read_mimalloc(&Unwatched, &memory.space(), &roots).expect("not cancelled")
 }
 
-/// What is wrong, and what was found there.
+/// Return the damage in a segment: for each place, what is wrong and what was found there.
 fn damage(memory: &Memory) -> Vec<(&'static str, String)> {
     read(memory).damage.into_iter().map(|damage| (damage.what, damage.found)).collect()
 }
@@ -84,7 +85,8 @@ const STRIDE: u64 = 4096;
 const SUBCLASS: u64 = 1 << 31;
 const WEAK: u64 = 208;
 
-/// An object of a type of which `size` bytes are there; its one field leads to another block.
+/// Make an object of a type of which only the first `size` bytes exist. The one field of the object points to another
+/// block.
 fn object_of_a_type(size: u64) -> SharedHeaps {
     let mut memory = Memory::of(DATA, vec![0; (TYPE + size - DATA) as usize]);
     memory.put(DATA + 8, DATA);

@@ -1,4 +1,4 @@
-//! Walkers over hostile bytes: they end, they do not panic, and what they say stays inside of its bounds.
+//! Test walkers with hostile bytes: they must end and must not panic, and their results must stay within bounds.
 
 mod support;
 
@@ -24,7 +24,7 @@ use support::{machine, Chance, Heap, Memory, Unwatched};
 const START: u64 = 0x5555_5555_0000;
 const INPUTS: u64 = 150;
 
-/// Hostile words at `start`, or a page's worth of them at the very end of what can be addressed.
+/// Make a memory of `size` bytes with hostile words at `start`.
 fn bytes(chance: &mut Chance, start: u64, size: u64) -> Memory {
     let mut memory = Memory::of(start, vec![0; size as usize]);
     for at in (start..start + size).step_by(8) {
@@ -34,7 +34,7 @@ fn bytes(chance: &mut Chance, start: u64, size: u64) -> Memory {
     memory
 }
 
-/// A heap with some foreign words.
+/// Make a heap that contains some foreign words.
 fn torn(chance: &mut Chance) -> Heap {
     let size = chance.between(64, 1 << 15);
     let mut heap = Heap::draw(chance, START, size, 1 << 13);
@@ -132,7 +132,7 @@ fn places_of_anything() {
     }
 }
 
-/// Ends work that looks too often whether it is to go on.
+/// A watcher that cancels the work after LOOKS checks for cancellation.
 struct Impatient(AtomicU64);
 
 impl Watcher for Impatient {
@@ -146,7 +146,8 @@ impl Watcher for Impatient {
 
 const LOOKS: u64 = 1000;
 
-/// Memory of which a core has little, and a segment claims all that can be addressed. Searches pass over what is not there.
+/// Check searches in a core that contains little memory but has segments for nearly the whole address space. Searches
+/// must skip the memory that does not exist.
 #[test]
 fn claims_of_anything() {
     let mut chance = Chance::new("claims_of_anything");
@@ -177,7 +178,7 @@ fn claims_of_anything() {
     }
 }
 
-/// Ends all work at the first look.
+/// A watcher that cancels all work at the first check.
 struct Ended;
 
 impl Watcher for Ended {
@@ -186,8 +187,8 @@ impl Watcher for Ended {
     }
 }
 
-/// What asks whether a form fits looks whether it is to go on: the tables that it reads have as many pages as the target
-/// likes.
+/// Check that functions which test whether a form fits can be cancelled. This is needed because the tables that they
+/// read may have as many pages as the target likes.
 #[test]
 fn questions_about_forms_are_ended() {
     let root = START.next_multiple_of(1 << 26);
@@ -203,7 +204,7 @@ fn questions_about_forms_are_ended() {
     assert!(find_pointer_runs(&Ended, &space, &[(root, root + (8 << 20))], (1, 2), 1).is_err());
 }
 
-/// A watcher that only counts how often work looks whether it is to go on.
+/// A watcher that only counts the checks for cancellation.
 #[derive(Default)]
 struct Counting(AtomicU64);
 
@@ -214,7 +215,7 @@ impl Watcher for Counting {
     }
 }
 
-/// Whether a form fits is asked of a sample of the leaves of a tree, however many there are.
+/// Check that only a sample of the leaves of a tree is read to see whether a form fits, however many leaves there are.
 #[test]
 fn few_leaves_are_asked() {
     let (root, leaf) = (START.next_multiple_of(1 << 26), 2 << 20);
@@ -228,8 +229,8 @@ fn few_leaves_are_asked() {
     assert_eq!(looks.map(|count| count.0.into_inner()), [16, 16]);
 }
 
-/// From each page leads a chain of chunks to the end, or a header says that another one is far behind it: each of them is
-/// read by far fewer pages than lie before it.
+/// Check memory in which a chain of chunks leads from each page to the end, or in which a header on each page claims a
+/// far larger mapping. Far fewer bytes must be read than all these chains and mappings have together.
 #[test]
 fn chains_from_each_page() {
     let (pages, page) = (2048, support::PAGE);
@@ -259,7 +260,7 @@ fn segments_of_anything() {
         let form = &FORMS[chance.below(FORMS.len() as u64) as usize];
         let size = chance.between(1 << 12, 1 << 18) & !7;
         let mut memory = bytes(&mut chance, segment, size);
-        // Plausible counts, so that more than the header is looked at.
+        // The counts are plausible, so that more than the header is read.
         let counts = if form.cookie() == 216 { 224 } else { 248 };
         for (place, value) in [(0, 512), (8, 1), (16, 0), (24, 512)] {
             if !chance.one_in(5) {
@@ -284,8 +285,8 @@ fn segments_of_anything() {
     }
 }
 
-/// Each page has a heap of its own, and each heap's list leads to one chain of what is no block, which leads back to some link
-/// of it, or ends.
+/// Check pages that each have a heap of their own. The lists of all heaps lead to one chain of addresses that are no
+/// blocks. The chain leads back to one of its links, or ends.
 #[test]
 fn lists_of_many_heaps() {
     let mut chance = Chance::new("lists_of_many_heaps");
@@ -318,7 +319,7 @@ fn lists_of_many_heaps() {
     }
 }
 
-/// A tree whose root, leaves and extents are whatever words happen to be there.
+/// Check trees whose roots, leaves and extents are random words.
 #[test]
 fn trees() {
     let mut chance = Chance::new("trees");
@@ -326,7 +327,7 @@ fn trees() {
         let size = 16 << 10;
         let mut memory = bytes(&mut chance, START, size);
         memory.add(START + (4 << 20), vec![0; 64]);
-        // Leaves and extents, some of which are where they can be read.
+        // Some of the words are addresses of leaves and extents that can be read.
         for at in (START..START + size).step_by(8) {
             if chance.one_in(4) {
                 let word = START + chance.between(0, size / 64) * 64;
@@ -352,7 +353,8 @@ fn trees() {
     }
 }
 
-/// A ring of threads' caches whose bins overlap and all have one list, or each its own a word further on.
+/// Check a ring of threads' caches whose bins overlap. All bins have the same list, or each list begins one word after
+/// the previous one.
 #[test]
 fn caches_that_share() {
     let (block, size, data, entries, caches) = (2u64 << 20, 2u64 << 20, 1 << 20, 0xfff8, 5);
@@ -387,7 +389,7 @@ fn caches_that_share() {
     }
 }
 
-/// A context of mallocng with one page of metadata, whose groups may lie anywhere and be of any kind.
+/// Make a context of mallocng with one page of metadata. Its groups may lie anywhere and be of any kind.
 fn slots(chance: &mut Chance, size: u64) -> Memory {
     let (area, secret) = (START + 0x1000, 0x1234_5678_9abc_def0);
     let mut memory = bytes(chance, START, size);
@@ -443,7 +445,8 @@ fn slots_of_anything() {
     }
 }
 
-/// A map of tcmalloc's with pages of 256 KiB, one leaf, a table of sizes, and spans that may be anywhere and of any kind.
+/// Make a map of tcmalloc with pages of 256 KiB, one leaf, a table of sizes, and spans that may lie anywhere and be of
+/// any kind.
 fn spans(chance: &mut Chance) -> (Memory, u64) {
     let (leaf, table, own, page) = (START + 0x4_0000, START + 0x8_0000, START + 0x9_0000, 0x4_0000);
     let first = (START + 0xa_0000).next_multiple_of(page);
@@ -479,7 +482,7 @@ fn spans(chance: &mut Chance) -> (Memory, u64) {
 fn spans_of_anything() {
     let mut chance = Chance::new("spans_of_anything");
     let mut walked = 0;
-    // One in ten has blocks.
+    // About one input in ten has blocks.
     for _ in 0..INPUTS {
         let (memory, end) = spans(&mut chance);
         let (space, all, data) = (memory.space(), [(START, end)], [(START, START + 0x9_0000)]);
@@ -518,7 +521,7 @@ fn old_chunks_of_anything() {
         let size = chance.between(3, 40) << 12;
         let mut memory = bytes(&mut chance, START, size);
         let (mut at, mut before) = (START + 0x1010, 1);
-        // A heap as far as it goes, with a foreign word here and there.
+        // This is a heap that fills the memory, with some foreign words in it.
         while at + 0x400 < START + size {
             let this = (32 * chance.between(1, 30)) | chance.below(2);
             for (place, word) in [(0, before), (8, this)] {

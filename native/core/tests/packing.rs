@@ -1,4 +1,4 @@
-//! What packing slabs would free, against plain sums over the slabs that it names.
+//! Test what packing slabs would free, against plain sums over the slabs that it names.
 
 mod support;
 
@@ -20,8 +20,8 @@ fn draw(chance: &mut Chance) -> Vec<BlockSlab> {
     (0..count).map(|number| slab(number, chance)).collect()
 }
 
-/// As few slabs stay as the blocks need, for each arena; what goes is what the resident pages of the others are, less what
-/// those that stay lack.
+/// Check that in each arena as few slabs stay as the blocks need. The freed bytes are the resident bytes of the other
+/// slabs, minus the bytes that are not resident in the slabs that stay.
 #[test]
 fn random_slabs() {
     let mut chance = Chance::new("random_slabs");
@@ -57,8 +57,8 @@ fn random_slabs() {
     }
 }
 
-/// Blocks that are copied into free places of slabs in any order, before the old ones are freed: a program that does it keeps
-/// as many slabs, to a twentieth of all.
+/// Check blocks that are copied into free places of slabs in any order, before the old blocks are freed. The number of
+/// slabs that stay must be the same as in a program that does this, up to a twentieth of all slabs.
 #[test]
 fn copied_blocks() {
     let mut chance = Chance::new("copied_blocks");
@@ -82,8 +82,8 @@ fn copied_blocks() {
     }
 }
 
-/// As many of the old blocks wait in caches afterwards as do now, in as many slabs: of `waiting` blocks that lie apart each
-/// keeps one. Where free places do not suffice nothing goes.
+/// Check that after copying as many old blocks wait in caches as before, in as many slabs: if the `waiting` blocks lie
+/// apart, each of them keeps one slab. If there are too few free places, no slab is freed.
 #[test]
 fn copied_into_caches() {
     let slab = |number: u64, live: u64, waiting: u64| BlockSlab {
@@ -97,7 +97,8 @@ fn copied_into_caches() {
         waiting,
     };
     let spare = |slabs: Vec<BlockSlab>| copying(slabs.into_iter(), None).0[0].spare;
-    // 1,000 blocks, of which 100 take the places of those that wait and the others 900 of 9,000: 10 slabs of 1,000.
+    // There are 1,000 used blocks. The copies of 100 of them take the places of the waiting blocks, in 100 slabs. The
+    // copies of the other 900 need 10 more slabs. The old blocks that wait afterwards keep 100 further slabs.
     assert_eq!(
         spare((0..1000).map(|number| slab(number, 1, u64::from(number < 100))).collect()),
         1000 - 100 - 10 - 100

@@ -1,4 +1,5 @@
-//! Pages of 4, 16 and 64 KiB: what is counted, swept, trimmed and pinned, against plain models that look at each page.
+//! Test pages of 4, 16 and 64 KiB: how they are counted, swept, trimmed and pinned. The results are compared with plain
+//! models that look at each page.
 
 mod support;
 
@@ -16,10 +17,10 @@ const START: u64 = 0x5555_5540_0000;
 const PAGES: u64 = 200;
 const HEAPS: u64 = 4;
 const ATTEMPTS: usize = 1000;
-/// Of `struct malloc_chunk`: what glibc keeps of a free chunk.
+/// The size of `struct malloc_chunk`: the header and the links that glibc keeps in a free chunk.
 const HEAD: u64 = 48;
 
-/// Pages in a row from START on, and the state of each; 0: it is not there.
+/// Consecutive pages from START on. `states` has the state of each page; 0 for a page that is absent.
 struct Drawn {
     size: u64,
     states: Vec<u8>,
@@ -49,7 +50,7 @@ impl Drawn {
         page.checked_sub(START / self.size).and_then(|place| self.states.get(place as usize)).copied().unwrap_or(0)
     }
 
-    /// Bytes of [start, end) in pages of that state.
+    /// Return how many bytes of [start, end) lie in pages with this state.
     fn bytes(&self, start: u64, end: u64, state: u8) -> u64 {
         let inside = |page: u64| end.min((page + 1) * self.size) - start.max(page * self.size);
         (start / self.size..end.div_ceil(self.size)).filter(|page| self.state(*page) == state).map(inside).sum()
@@ -59,7 +60,7 @@ impl Drawn {
         pages.iter().filter(|page| self.state(**page) == state).count() as u64 * self.size
     }
 
-    /// Pages that lie wholly behind the head of a free chunk and before its end, looked at one by one.
+    /// Return the whole pages between the head of a free chunk and its end. Each page is examined on its own.
     fn released(&self, start: u64, end: u64) -> BTreeSet<u64> {
         let touched = start / self.size..=end / self.size;
         touched.filter(|page| start + HEAD <= page * self.size && (page + 1) * self.size <= end).collect()
@@ -139,7 +140,7 @@ fn each_page_is_swept_to_one_owner() {
     });
 }
 
-/// A heap in the pages of `drawn`, with free chunks that are larger than these.
+/// Make a heap in the pages of `drawn`. Some of its free chunks are larger than a page.
 fn heap_in(chance: &mut Chance, drawn: &Drawn) -> (Heap, Chunks) {
     let start = START + 16 * chance.below(1 << 10);
     let heap = Heap::draw(chance, start, 150 * drawn.size, 12 * drawn.size);
@@ -149,7 +150,7 @@ fn heap_in(chance: &mut Chance, drawn: &Drawn) -> (Heap, Chunks) {
     (heap, chunks)
 }
 
-/// The pages that malloc_trim() would release if the chunks in [gone.0, gone.1) were free too.
+/// Return the pages that malloc_trim() would release if the chunks in [gone.0, gone.1) were free too.
 fn released_without(heap: &Heap, drawn: &Drawn, gone: (u64, u64)) -> BTreeSet<u64> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for (address, size, free) in &heap.chunks {
@@ -164,7 +165,7 @@ fn released_without(heap: &Heap, drawn: &Drawn, gone: (u64, u64)) -> BTreeSet<u6
     runs.iter().flat_map(|(start, end)| drawn.released(*start, *end)).collect()
 }
 
-/// Compares what is trimmed with the model; returns its bytes.
+/// Compare what is trimmed with the model. Return the number of bytes of the trimmed pages.
 fn check_trim(chance: &mut Chance, drawn: &Drawn) -> u64 {
     let (heap, chunks) = heap_in(chance, drawn);
     let own = released_without(&heap, drawn, (0, 0));
@@ -185,7 +186,7 @@ fn what_trim_gives_back_of_a_heap() {
     });
 }
 
-/// Compares the groups of pins with the model; returns how many there are.
+/// Compare the groups of pins with the model. Return the number of groups.
 fn check_pins(chance: &mut Chance, drawn: &Drawn) -> u64 {
     let (heap, chunks) = heap_in(chance, drawn);
     let pages = drawn.pages();
@@ -206,7 +207,7 @@ fn check_pins(chance: &mut Chance, drawn: &Drawn) -> u64 {
 fn what_pins_would_free_of_a_heap() {
     for_each_size("what_pins_would_free_of_a_heap", |chance, drawn| {
         let mut groups: u64 = (0..HEAPS).map(|_| check_pins(chance, &drawn)).sum();
-        // Of large pages few are kept by few blocks.
+        // With large pages, groups are rare: a few blocks seldom pin a page.
         for _ in 0..ATTEMPTS {
             if groups > 0 {
                 return;

@@ -1,4 +1,4 @@
-//! pymalloc's pools against a plain list of blocks.
+//! Test the pools of pymalloc against a plain list of blocks.
 
 mod support;
 
@@ -9,21 +9,21 @@ use support::{Chance, Memory, Unwatched};
 const START: u64 = 0x7f00_0000_0000;
 const HEADER: u64 = 48;
 
-/// An arena as it lies in memory, and what each block of it is.
+/// An arena as it lies in memory, and the state of each of its blocks.
 struct Drawn {
     memory: Memory,
     row: ArenaRow,
     pool_size: u64,
     alignment: u64,
-    /// Each block that was handed out at least once: address, size, used.
+    /// All blocks that were handed out at least once: address, size, and whether the block is used.
     blocks: Vec<(u64, u64, bool)>,
 }
 
 fn draw(chance: &mut Chance) -> Drawn {
-    // Those of CPython up to 3.6, up to 3.9, and since.
+    // The sizes are those of CPython up to 3.6, up to 3.9, and since then.
     let (pool_size, alignment) = [(4096u64, 8), (4096, 16), (16384, 16)][chance.below(3) as usize];
     let count = chance.between(1, 12);
-    // An arena of malloc's need not begin at a pool.
+    // An arena that malloc allocated need not begin where a pool begins.
     let start = START + if chance.one_in(2) { 0 } else { 16 * chance.between(1, 100) };
     let (first, size) = (start.next_multiple_of(pool_size), 16 * pool_size);
     let mut memory = Memory::of(start, vec![0; size as usize]);
@@ -35,7 +35,7 @@ fn draw(chance: &mut Chance) -> Drawn {
     Drawn { memory, row, pool_size, alignment, blocks }
 }
 
-/// Blocks of one pool: the first ones were handed out, some of them are free and in a chain of random order.
+/// Make the blocks of one pool. The first blocks were handed out; some of them are free, in a chain of random order.
 fn draw_pool(
     chance: &mut Chance,
     memory: &mut Memory,
@@ -67,7 +67,7 @@ fn draw_pool(
     memory.put_half(pool + 36, class as u32);
     memory.put_half(pool + 40, (HEADER + carved * size) as u32);
     memory.put_half(pool + 44, (pool_size - size) as u32);
-    // Of a pool without used blocks nothing else is believed.
+    // In a pool without used blocks, nothing else in the header is trusted.
     let is_free = chain.len() == blocks.len();
     blocks.into_iter().filter(|_| !is_free).collect()
 }
@@ -100,7 +100,7 @@ fn blocks_are_those_of_the_arena() {
     }
 }
 
-/// Holes, headers, padding and used blocks cover the arena: what is in no hole is one of the others.
+/// Check that holes, headers, padding and used blocks cover the arena, so that a used block is in no hole.
 #[test]
 fn holes_hold_no_used_block() {
     let mut chance = Chance::new("holes_hold_no_used_block");
@@ -123,7 +123,7 @@ fn a_damaged_chain_is_found() {
     for _ in 0..40 {
         let mut drawn = draw(&mut chance);
         let Some((block, size, _)) = drawn.blocks.iter().find(|block| !block.2).copied() else { continue };
-        // A link to itself, out of the pool, or between two blocks.
+        // The wrong link points to the block itself, out of the pool, or between two blocks.
         let wrong = [block, 0x1000, block + size / 2 + 4][chance.below(3) as usize];
         drawn.memory.put(block, wrong);
         let (space, pools) = read(&drawn);

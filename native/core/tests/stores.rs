@@ -1,4 +1,5 @@
-//! Blocks of stores pass through all answers: of an allocator made up here, with two blocks, and of several heaps of malloc.
+//! Test that the blocks of stores pass through all queries: of a made-up allocator with two blocks, and of several
+//! heaps of malloc.
 
 mod support;
 
@@ -17,7 +18,8 @@ const STRIDE: u64 = 4096;
 const COUNT: u64 = 8;
 const LAST: u64 = START + 7 * STRIDE;
 
-/// A word of data leads to the first block, which leads to nothing; nobody leads to the last one, which leads to the first.
+/// Make two blocks. A word of data points to the first block, which points to nothing. Nothing points to the second
+/// block, which points to the first.
 fn twins() -> SharedHeaps {
     let mut memory = Memory::of(START, vec![0; (COUNT * STRIDE) as usize]);
     memory.add(DATA, START.to_le_bytes().to_vec());
@@ -130,7 +132,8 @@ fn runs_that_cannot_be() {
     assert!(Runs::new(Vec::new()).is_ok());
 }
 
-/// The used chunks of several heaps and the blocks of a run have numbers without a gap, in the order of their stores.
+/// Check that the used chunks of several heaps and the blocks of a run have consecutive numbers, in the order of their
+/// stores.
 #[test]
 fn numbers_have_no_gap() {
     let mut chance = Chance::new("numbers_have_no_gap");

@@ -1,5 +1,5 @@
-//! The file of a process, or of a thread's lane: a header, two slots of which one has the current stage, and the
-//! finished stages.
+//! The file of a process, or of the lane of a thread: a header, two slots, and the finished stages. One of the slots
+//! has the current stage.
 
 use crate::order::is_by_time;
 use crate::state::Own as Owned;
@@ -9,15 +9,16 @@ use core::sync::atomic::{compiler_fence, AtomicUsize, Ordering};
 use gdbheap_calls::header::{self, word};
 use gdbheap_calls::STAGE;
 
-/// Programs that close "all" descriptors mostly begin with the low ones, so the file gets a high one.
+/// The lowest descriptor number for the recorder's file. Programs that close "all" descriptors mostly begin with the
+/// low numbers.
 const DESCRIPTOR: c_int = 900;
 const MAX_PATH: usize = 4096;
 const SUFFIX: &[u8] = b".calls";
-/// The bytes of a name: two numbers, a dash, the suffix, and a zero byte.
+/// The size of a file name in bytes: two numbers, a dash, the suffix, and a zero byte.
 const NAME: usize = 33 + SUFFIX.len() + 1;
 const FOLDER: &core::ffi::CStr = c"GDBHEAP_CALLS";
 
-/// The folder for recordings, as the first environment of the program names it. A forked child needs it too.
+/// The folder for recordings, as named by the environment that the program started with. A forked child needs it, too.
 struct Folder(core::cell::UnsafeCell<[u8; MAX_PATH]>);
 // SAFETY: written once, by the first call of the program.
 unsafe impl Sync for Folder {}
@@ -40,19 +41,19 @@ pub(crate) fn learn_folder() {
     }
 }
 
-/// Return whether calls are recorded at all.
+/// Return whether calls are recorded at all: whether the environment names a folder.
 pub(crate) fn has_folder() -> bool {
     PATH_LENGTH.load(Ordering::Relaxed) != 0
 }
 
 /// Open the file of this process: `FOLDER/PID-BEGAN.calls`, in hexadecimal digits. With O_EXCL only a new file is
-/// created. An existing file must be regular, belong to this user, and have one name, because another user may have put
-/// a folder in the place of the recording's after that was removed.
+/// created. An existing file must be regular, belong to this user, and have one name, because the recording's folder
+/// may have been removed and another user may have put a folder in its place.
 pub(crate) fn open(owned: &Owned, flags: c_int) -> c_int {
     let Some(folder) = open_folder() else { return -1 };
     let name = name_of(owned);
     let flags = flags | libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    // SAFETY: the name ends with a zero byte. Closed descriptors are our own.
+    // SAFETY: the name ends with a zero byte. Only our own descriptors are closed.
     unsafe {
         let made = libc::openat(folder, name.as_ptr() as *const _, flags, 0o600);
         close_quietly(folder);
@@ -72,7 +73,7 @@ pub(crate) fn open(owned: &Owned, flags: c_int) -> c_int {
     }
 }
 
-/// Open the folder, if it is not a link and only this user can write to it.
+/// Open the folder for recordings, if it is not a link and only this user can write to it.
 fn open_folder() -> Option<c_int> {
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     // SAFETY: the path was written once, into zeros.
@@ -85,7 +86,7 @@ fn open_folder() -> Option<c_int> {
     if is_ours {
         return Some(folder);
     }
-    // SAFETY: our own descriptor.
+    // SAFETY: the descriptor is our own.
     unsafe {
         libc::close(folder);
         *libc::__errno_location() = libc::EPERM;
@@ -106,7 +107,7 @@ fn is_own_file(descriptor: c_int) -> bool {
 }
 
 fn is_own(found: &libc::stat) -> bool {
-    // SAFETY: it cannot fail.
+    // SAFETY: the call cannot fail.
     found.st_uid == unsafe { libc::geteuid() }
 }
 
@@ -131,9 +132,9 @@ fn hexadecimal(number: u64) -> [u8; 16] {
     core::array::from_fn(|place| b"0123456789abcdef"[(number >> (60 - 4 * place)) as usize & 15])
 }
 
-/// Begin the next stage, after writing the last one to the file. Return false if there is no room.
+/// Begin the next stage, after writing the current one to the file. Return false if there is no room.
 ///
-/// Two slots are used in turn. One word (STAGES) says which of them is current and which stages are in the file
+/// The two slots are used in turn. One word (STAGES) says both which slot is current and which stages are in the file
 /// already, so that both change at once.
 pub(crate) fn next_stage(owned: &mut Owned) -> bool {
     // The program may have closed the recorder's descriptor, and another file may have its number now.
@@ -165,7 +166,7 @@ pub(crate) fn next_stage(owned: &mut Owned) -> bool {
     true
 }
 
-/// Write the current stage to its place in the file.
+/// Write the current stage to its place among the finished stages of the file. Return false if that fails.
 fn keep_stage(owned: &mut Owned) -> bool {
     let offset = header::offset_of(owned.stages - 1);
     if !is_wanted(owned) || !is_allowed(offset + STAGE as u64) {
@@ -180,7 +181,7 @@ fn keep_stage(owned: &mut Owned) -> bool {
         };
         match count {
             1.. => written += count as usize,
-            // SAFETY: each thread has one.
+            // SAFETY: each thread has an errno.
             _ if count < 0 && unsafe { *libc::__errno_location() } == libc::EINTR => {}
             _ => return false,
         }
@@ -188,14 +189,15 @@ fn keep_stage(owned: &mut Owned) -> bool {
     true
 }
 
-/// Return whether a file may become this large. Otherwise the kernel would send the program a signal.
+/// Return whether a file may become this large. If it became larger than allowed, the kernel would send the program a
+/// signal.
 fn is_allowed(size: u64) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel fills in what it is given.
+    // SAFETY: the kernel fills in a record of this function.
     unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) == 0 && limit.rlim_cur >= size }
 }
 
-/// Return whether the descriptor still is the file that the recorder opened.
+/// Return whether the descriptor still refers to the file that the recorder opened.
 fn is_ours(owned: &Owned) -> bool {
     let mut began = [0u8; 8];
     let at = word::BEGAN * 8;
@@ -204,7 +206,7 @@ fn is_ours(owned: &Owned) -> bool {
     got == 8 && u64::from_le_bytes(began) == owned.began
 }
 
-/// Return whether the file is still wanted: the collector removes it at the end.
+/// Return whether the file still exists: the collector removes it when the recording ends.
 fn is_wanted(owned: &Owned) -> bool {
     status(owned.descriptor).is_some_and(|found| found.st_nlink > 0)
 }

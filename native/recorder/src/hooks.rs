@@ -1,4 +1,4 @@
-//! The functions that the program calls instead of libc's.
+//! The functions that the program calls instead of the functions of libc.
 
 use crate::log;
 use crate::order::ticks;
@@ -11,7 +11,7 @@ use core::ffi::c_int;
 use core::ptr::null_mut;
 use gdbheap_calls::Event;
 
-/// The next definition of the function (RTLD_NEXT), or the fallback.
+/// The next definition of a function (RTLD_NEXT). If there is none, the calling function returns the fallback.
 macro_rules! behind {
     ($function:ident, $otherwise:expr) => {
         match real::$function.get() {
@@ -25,11 +25,11 @@ macro_rules! behind {
     };
 }
 
-/// Blocks of at least this size have their usable bytes read at once, because their pages may be gone after the next
+/// From this block size on, the usable bytes of a block are read at once, because its pages may be gone after the next
 /// call.
 const LARGE: u64 = 32 << 10;
 
-/// Make a call and record it. `size`: the requested bytes, if the result is a block of that size.
+/// Make a call and record it. `size`: the requested bytes; None if the call does not return a block.
 #[inline(always)]
 fn recorded<T: Copy>(call: impl FnOnce() -> T, size: Option<u64>, event: impl FnOnce(T) -> Event) -> T {
     match turn::take() {
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn cfree(address: Address) {
 #[no_mangle]
 pub unsafe extern "C" fn realloc(address: Address, size: usize) -> Address {
     if let Some(before) = real::early_size(address) {
-        // SAFETY: a new block, and one from `early`.
+        // SAFETY: the first block is new, and the second one comes from `early`.
         return unsafe {
             let found = malloc(size);
             if !found.is_null() {
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn reallocarray(address: Address, count: usize, each: usiz
         // SAFETY: the caller guarantees the arguments.
         Some(size) => unsafe { realloc(address, size) },
         None => {
-            // SAFETY: each thread has one.
+            // SAFETY: each thread has an errno.
             unsafe { *libc::__errno_location() = libc::ENOMEM };
             null_mut()
         }
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn posix_memalign(place: *mut Address, alignment: usize, s
     };
     let (status, found) = recorded(call, Some(size as u64), |(_, result)| aligned(size, alignment, result));
     if status == 0 {
-        // SAFETY: the caller's place for the result.
+        // SAFETY: the caller provides the place for the result.
         unsafe { place.write(found) };
     }
     status
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn pvalloc(size: usize) -> Address {
 }
 
 fn page() -> usize {
-    // SAFETY: it has no other arguments.
+    // SAFETY: the call has no other arguments.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
@@ -214,8 +214,8 @@ pub unsafe extern "C" fn malloc_trim(pad: usize) -> c_int {
     recorded(call, None, |_| Event::Trim { pad: pad as u64 })
 }
 
-/// Make a mapping and record it. Mappings that an allocator makes in the middle of a call are its own, and are not
-/// recorded.
+/// Make or change a mapping, and record that. Mappings that an allocator makes in the middle of a call belong to the
+/// allocator, and are not recorded.
 #[inline(always)]
 fn recorded_mapping(call: impl FnOnce() -> i64, event: impl FnOnce(u64) -> Event) -> i64 {
     match turn::take() {

@@ -1,4 +1,4 @@
-//! The identity of a process, as text in the header of its file.
+//! Describes the identity of a process, as text in the header of its file.
 
 use crate::real;
 use core::ffi::c_void;
@@ -18,8 +18,8 @@ const SHAPING: [&core::ffi::CStr; 9] = [
     c"LD_PRELOAD",
 ];
 
-/// Write the identity of this process as consecutive NAME=VALUE strings: its program, its allocator, the variables, and
-/// its command line.
+/// Write the identity of this process as consecutive NAME=VALUE strings: its program, its allocator, the environment
+/// variables that influence an allocator, and its command line.
 pub(crate) fn describe(header: *mut u8) {
     let mut text = Text { at: header::TEXT_AT, header };
     text.push(b"exe=");
@@ -29,7 +29,7 @@ pub(crate) fn describe(header: *mut u8) {
     text.push(&path[..got.max(0) as usize]);
     text.push(b"\0malloc=");
     let mut found: libc::Dl_info = unsafe { core::mem::zeroed() };
-    // SAFETY: the call fills in what it is given; names live as long as the object.
+    // SAFETY: the call fills in a record of this function; names live as long as the object.
     unsafe {
         let function = real::MALLOC.get().unwrap_or(null_mut());
         if libc::dladdr(function as *const c_void, &mut found) != 0 && !found.dli_fname.is_null() {

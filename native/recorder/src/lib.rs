@@ -1,8 +1,8 @@
-//! A library that is preloaded into a program (LD_PRELOAD). It records each allocator call in one file per process, in
-//! the folder that GDBHEAP_CALLS names.
+//! A library that is preloaded into a program (LD_PRELOAD). It records the allocator calls of each process in a file,
+//! in the folder that GDBHEAP_CALLS names.
 //!
-//! It starts no thread and allocates nothing. All data that changes is in memory that is empty in a forked child. The
-//! program's calls are passed on to the functions that would have served them.
+//! The library starts no thread and allocates nothing. All data that changes is in memory that is empty in a forked
+//! child. The program's calls are passed on to the functions that would have served them without the library.
 
 mod file;
 mod hooks;

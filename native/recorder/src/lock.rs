@@ -1,25 +1,25 @@
-//! The lock under which a call is made and recorded.
+//! The lock that a thread holds while it makes and records a call.
 
 use crate::state::State;
 use crate::system;
 use core::sync::atomic::{compiler_fence, Ordering};
 
-/// How long a thread pauses before it checks again whether the lock is free.
+/// How long a thread pauses between its checks whether the lock is free.
 const PAUSES: [u32; 8] = [1, 1, 2, 2, 3, 3, 4, 4];
-/// After this many acquisitions by other threads the lock is considered contended. Taking turns would then cost each
-/// call more than the call itself, because all data that is written moves from one processor to the other. So one
-/// thread sleeps, and the other continues for BURST calls.
+/// If other threads acquire the lock this many times while one thread waits, the lock counts as contended. Taking turns
+/// would then cost each call more than the call itself, because all data that is written moves from one processor to
+/// the other. So the waiting thread sleeps, and the other thread continues for BURST calls.
 const MANY_TURNS: u64 = 4;
 const BURST: u64 = 3000;
 
-/// The lock, held until this is dropped.
+/// The lock, which is held until this value is dropped.
 pub(crate) struct Own {
     pub(crate) state: &'static State,
     pub(crate) me: u64,
     pub(crate) is_alone: bool,
 }
 
-/// Take the lock of a state that no other thread uses. Return false if this thread has the lock already.
+/// Take the lock of a state that no other thread uses. Return false if this thread already has the lock.
 #[inline(always)]
 pub(crate) fn take_alone(state: &State, me: u64) -> bool {
     if system::get(&state.lock) == me {
@@ -31,7 +31,7 @@ pub(crate) fn take_alone(state: &State, me: u64) -> bool {
     true
 }
 
-/// Wait for the lock. Return false if this thread has the lock already.
+/// Wait for the lock and take it. Return false if this thread already has the lock.
 #[cold]
 pub(crate) fn wait(state: &State, me: u64) -> bool {
     if system::get(&state.lock) == me {
@@ -53,7 +53,7 @@ pub(crate) fn wait(state: &State, me: u64) -> bool {
 }
 
 /// Sleep until the owner of the lock has released it `turns` times and wakes this thread, or for a moment: the owner
-/// may not have seen yet that a thread sleeps, or may make no more calls.
+/// may not have noticed yet that a thread sleeps, or may make no more calls.
 fn sleep(state: &State, turns: u64) {
     if state.sleepers.fetch_add(1, Ordering::SeqCst) == 0 {
         system::set(&state.wake_in, turns);

@@ -1,4 +1,4 @@
-//! Recording calls, including those that signal handlers make in the middle of another call.
+//! Records calls, including the calls that signal handlers make in the middle of another call.
 
 use crate::lock::Own;
 use crate::order::{is_by_time, ticks};
@@ -12,14 +12,14 @@ use gdbheap_calls::header::{self, word};
 use gdbheap_calls::waiting::{self, Waiting};
 use gdbheap_calls::Event;
 
-/// Record a call in its place in the order: calls that signal handlers made up to its end come before it, later ones
-/// after it.
+/// Record a call in its place in the order: after the calls that signal handlers made before its end, and before the
+/// calls that they made later.
 #[inline(always)]
 pub(crate) fn write(own: &Own, event: Event, begun: u64) {
     write_block(own, event, begun, 0, false);
 }
 
-/// Record a call that returns a block of `size` bytes. The usable bytes are stored before the block, where malloc has
+/// Record a call that returned a block of `size` bytes. The usable bytes are stored before the block, where malloc has
 /// just written; reading them now would mean waiting for memory. So they are read at the next call, or now if
 /// `at_once`.
 #[inline(always)]
@@ -41,8 +41,9 @@ pub(crate) fn write_block(own: &Own, event: Event, begun: u64, size: u64, at_onc
     write_waiting(own);
 }
 
-/// Append an event, with its time in the same stage if calls are ordered by time. A block exists from the end of its
-/// allocating call, and is gone from the beginning of its freeing call; both matter if realloc moves a block.
+/// Append an event. If calls are ordered by time, put its time into the same stage. A block exists from the end of the
+/// call that allocates it, and is gone from the beginning of the call that frees it; both times matter if realloc moves
+/// a block.
 #[inline(always)]
 fn append_timed(own: &Own, event: Event, begun: u64) {
     if !is_by_time() {
@@ -64,7 +65,7 @@ fn append_timed(own: &Own, event: Event, begun: u64) {
     put(owned, event);
 }
 
-/// Read the usable bytes of the last returned block now, before a signal handler may free the block. The handler
+/// Read the usable bytes of the last returned block now, because a signal handler may free the block. The handler
 /// interrupts a call of its own thread.
 #[cold]
 pub(crate) fn settle_for_owner(state: &State) {
@@ -75,7 +76,7 @@ pub(crate) fn settle_for_owner(state: &State) {
     }
 }
 
-/// Write all waiting calls that signal handlers made.
+/// Write all waiting calls, which signal handlers made.
 #[inline(always)]
 pub(crate) fn write_waiting(own: &Own) {
     write_waiting_until(own, u64::MAX);
@@ -87,7 +88,7 @@ fn waiting_count(own: &Own) -> u64 {
     system::get(unsafe { &*own.state.own().word_at(word::WAITING) })
 }
 
-/// Write the waiting calls that signal handlers made, up to the number `end`.
+/// Write the waiting calls, which signal handlers made, up to the number `end`.
 #[inline(always)]
 fn write_waiting_until(own: &Own, end: u64) {
     compiler_fence(Ordering::SeqCst);
@@ -107,7 +108,7 @@ fn write_each_waiting(own: &Own, end: u64) {
     loop {
         let (done, count) = (system::get(written), system::get(waiting));
         if done < count.min(end) {
-            // SAFETY: fewer than MAX_WAITING wait.
+            // SAFETY: fewer than MAX_WAITING calls wait.
             let words = unsafe { &mut *(base.add(done as usize * header::WAITING_WORDS) as *mut Waiting) };
             if let Some((event, usable)) = waiting::from_words(words) {
                 append_timed(own, event, ticks());
@@ -127,7 +128,8 @@ fn write_each_waiting(own: &Own, end: u64) {
     }
 }
 
-/// Keep a call of a signal handler that interrupts another call of this thread, or another such handler.
+/// Store a call that a signal handler makes in the middle of another call of this thread. The other call may be one of
+/// a signal handler, too.
 #[cold]
 pub(crate) fn keep_waiting(state: &State, event: Event, usable: Option<u64>) {
     let Some(words) = waiting::to_words(event, usable) else { return };
@@ -141,7 +143,7 @@ pub(crate) fn keep_waiting(state: &State, event: Event, usable: Option<u64>) {
         count.fetch_sub(1, Ordering::Relaxed);
         return lose();
     }
-    // SAFETY: below MAX_WAITING. The first word is written last: a place without it holds no call yet.
+    // SAFETY: `place` is below MAX_WAITING. The first word is written last: without it, the place has no call yet.
     unsafe {
         let kept = base.add(place as usize * header::WAITING_WORDS);
         copy_nonoverlapping(words[1..].as_ptr(), kept.add(1), header::WAITING_WORDS - 1);

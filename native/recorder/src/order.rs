@@ -1,5 +1,5 @@
-//! The order of the calls of several threads in the log: that in which they took the lock, or that of the processor's
-//! clock.
+//! The order in which the calls of several threads are in the log: by the order in which the threads took the lock, or
+//! by the processor's clock.
 
 use crate::system;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ const ORDER: &core::ffi::CStr = c"GDBHEAP_CALLS_ORDER";
 
 static BY_TIME: AtomicBool = AtomicBool::new(false);
 
-/// Keep the order that the environment names, because the program may change its environment later.
+/// Keep the order that the environment requests, because the program may change its environment later.
 pub(crate) fn learn() {
     // SAFETY: the environment exists before any constructor.
     unsafe {
@@ -23,7 +23,7 @@ pub(crate) fn is_by_time() -> bool {
     BY_TIME.load(Ordering::Relaxed)
 }
 
-/// Return the time, if calls are ordered by it, else 0.
+/// Return the time of the processor's clock if calls are ordered by it, else 0.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
     if is_by_time() {

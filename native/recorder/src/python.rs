@@ -1,9 +1,9 @@
-//! Python's own allocator: wrappers of its functions that pass on and record every call. pymalloc works as before,
-//! which it would not with PYTHONMALLOC=malloc.
+//! Wraps the functions of Python's own allocator. The wrappers record every call and pass it on. pymalloc works as
+//! before, which it would not with PYTHONMALLOC=malloc.
 //!
-//! They are installed before the program's main(), when nothing was allocated yet. An interpreter that chooses its
-//! allocator itself (PYTHONMALLOC, -X dev) removes them again, and is not recorded; neither is an interpreter that is
-//! loaded later.
+//! The wrappers are installed before the program's main(), when nothing was allocated yet. An interpreter that chooses
+//! its allocator itself (PYTHONMALLOC, -X dev) removes them again, and is not recorded. An interpreter that is loaded
+//! later is not recorded either.
 
 use crate::log;
 use crate::order::ticks;
@@ -17,11 +17,11 @@ use gdbheap_calls::Event;
 
 /// The environment variable that is set if Python's calls are to be recorded.
 const WANTED: &CStr = c"GDBHEAP_CALLS_OF_PYTHON";
-/// A symbol that only an interpreter without a GIL exports: its threads allocate at the same time, so the order of its
-/// calls is unknown (Include/refcount.h, 3.13 and later).
+/// A symbol that only an interpreter without a GIL exports (Include/refcount.h, 3.13 and later). The threads of such an
+/// interpreter allocate at the same time, so the order of its calls is unknown.
 const WITHOUT_GIL: &CStr = c"_Py_MergeZeroLocalRefcount";
 
-/// PyMemAllocatorEx, unchanged since 3.5 (Include/cpython/pymem.h).
+/// The structure PyMemAllocatorEx, unchanged since 3.5 (Include/cpython/pymem.h).
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Allocator {
@@ -39,7 +39,7 @@ type Exchange = unsafe extern "C" fn(c_int, *mut Allocator);
 const DOMAINS: [c_int; 2] = [1, 2];
 
 struct Behind(UnsafeCell<Option<Allocator>>);
-// SAFETY: written before main(), when there is one thread.
+// SAFETY: written before main(), when there is only one thread.
 unsafe impl Sync for Behind {}
 static BEHIND: [Behind; 2] = [const { Behind(UnsafeCell::new(None)) }; 2];
 
@@ -71,14 +71,15 @@ extern "C" fn at_start() {
 }
 
 /// # Safety
-/// `context` is what `at_start` has set.
+/// `context` must be the pointer that `at_start` has set.
 #[inline(always)]
 unsafe fn behind(context: Address) -> Option<&'static Allocator> {
     // SAFETY: the caller guarantees it.
     unsafe { (*(context as *const Option<Allocator>)).as_ref() }
 }
 
-/// Record a call after it was made; its own calls of malloc come before it. The thread holds the GIL meanwhile.
+/// Record a call after it was made. Calls of malloc that it made come before it in the log. The thread holds the GIL
+/// meanwhile.
 #[inline(always)]
 fn write(event: Event) {
     match turn::take() {

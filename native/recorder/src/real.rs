@@ -1,4 +1,4 @@
-//! The functions that the hooks replace: those of the next object that defines them.
+//! The functions that the hooks replace: the next definition of each, in another object.
 
 use crate::system;
 use core::ffi::{c_char, c_int, c_void};
@@ -7,7 +7,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 pub(crate) type Address = *mut c_void;
 
-/// One of these functions: its address, which is null until it was looked up and if it does not exist, and its name.
+/// A function that a hook replaces: its address, and its name. The address is null until the function was looked up,
+/// and if it does not exist.
 pub(crate) struct Function(AtomicPtr<c_void>, &'static [u8]);
 
 impl Function {
@@ -65,10 +66,10 @@ mod named {
 }
 pub(crate) use named::*;
 
-/// Return the function at this address as a value of type `F`.
+/// Return the address of a function as a function pointer of the type `F`.
 ///
 /// # Safety
-/// `F` is the type of the function at that address.
+/// `F` must be the type of the function at that address.
 #[inline(always)]
 pub(crate) unsafe fn typed<F: Copy>(function: Address) -> F {
     assert_size::<F>();
@@ -80,11 +81,13 @@ const fn assert_size<F>() {
     assert!(core::mem::size_of::<F>() == core::mem::size_of::<Address>());
 }
 
-/// The thread that looks the functions up. Its own calls meanwhile are served from `EARLY`.
+/// The thread pointer of the thread that looks the functions up. Calls that this thread makes meanwhile are served from
+/// `EARLY`.
 static LOOKING: AtomicU64 = AtomicU64::new(0);
 static FOUND: AtomicUsize = AtomicUsize::new(0);
 
-/// Return whether the functions are known. The first call looks them up. False for calls that the look-up itself makes.
+/// Return whether the functions are known. The first call looks them up. False for calls that are made during the
+/// look-up itself.
 #[cold]
 pub(crate) fn look_up() -> bool {
     let me = system::thread_pointer();
@@ -125,13 +128,13 @@ const ALIGNMENT: usize = 16;
 
 #[repr(align(16))]
 struct Early(core::cell::UnsafeCell<[u8; EARLY_BYTES]>);
-// SAFETY: an atomic counter hands out each piece once.
+// SAFETY: an atomic counter hands out each piece only once.
 unsafe impl Sync for Early {}
 static EARLY: Early = Early(core::cell::UnsafeCell::new([0; EARLY_BYTES]));
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// Allocate zeroed memory for a call that comes before the functions are known. The size is stored before the memory,
-/// which is never freed.
+/// Allocate zeroed memory for a call that comes before the functions are known. The size is stored before the memory.
+/// The memory is never freed.
 #[cold]
 pub(crate) fn early(size: usize) -> Address {
     let Some(whole) = size.checked_add(2 * ALIGNMENT - 1).map(|size| size & !(ALIGNMENT - 1)) else {
@@ -141,7 +144,7 @@ pub(crate) fn early(size: usize) -> Address {
     if at.saturating_add(whole) > EARLY_BYTES {
         return null_mut();
     }
-    // SAFETY: within the block, and nothing else has this piece.
+    // SAFETY: the memory is within the buffer, and nothing else has this piece.
     unsafe {
         let start = (EARLY.0.get() as *mut u8).add(at);
         (start as *mut usize).write(size);

@@ -1,5 +1,5 @@
-//! The current stage: its room, the events written into it, and the information about time, threads and blocks between
-//! them.
+//! Writes into the current stage: events, and between them the information about time, threads and blocks that the
+//! events need.
 
 use crate::file;
 use crate::lock::Own;
@@ -14,13 +14,14 @@ use gdbheap_calls::{encode, usual_size, Event, MAX_EVENT, STAGE};
 
 /// The number of events between two events of time.
 const TIME_EVERY: u32 = 256;
-/// The most bytes of a call: its thread, the time, its block, the call itself, and the end of the stage.
+/// The most bytes that a call takes: its thread, the time, its block, the call itself, and the end of the stage.
 const ROOM: usize = 6 * MAX_EVENT + 1;
 
-/// The key whose destructor reports the end of a thread; negative if there is none.
+/// The key of thread-specific data whose destructor reports the end of a thread; negative if there is no key.
 static KEY: AtomicI32 = AtomicI32::new(-1);
 
-/// Return room for an event of `part`, with room for a call after it. None if nothing can be written any more.
+/// Return `size` bytes of room for an event with content; there is room for a call after it. None if nothing more can
+/// be written.
 #[allow(clippy::mut_from_ref)]
 pub(crate) fn room(own: &Own, size: usize) -> Option<&mut [u8]> {
     if !has_room(own, size) {
@@ -33,9 +34,9 @@ pub(crate) fn room(own: &Own, size: usize) -> Option<&mut [u8]> {
     })
 }
 
-/// Complete an event that was written into `room`. Its first byte is written last.
+/// Complete an event that was written into `room`: write its first byte last.
 pub(crate) fn written(own: &Own, (first, used): (u8, usize)) {
-    // SAFETY: within the room, after which there is room for a call.
+    // SAFETY: within the room, and after that there is room for a call.
     unsafe {
         let owned = own.state.own();
         owned.stage.add(owned.used + used).write(0);
@@ -45,7 +46,7 @@ pub(crate) fn written(own: &Own, (first, used): (u8, usize)) {
     }
 }
 
-/// Record the usable bytes of the last returned block, if they are not the usual ones.
+/// Record the usable bytes of the block that was returned last, if they are not the usual ones.
 #[inline(always)]
 pub(crate) fn settle(own: &Own) {
     // SAFETY: `own` has the lock.
@@ -59,8 +60,8 @@ pub(crate) fn settle(own: &Own) {
     }
 }
 
-/// Record usable bytes that are not the usual ones. A number that a signal handler read before its own call is
-/// preferred, because that call may have freed the block.
+/// Record the usable bytes of the block that was returned last, if they are not the usual ones. If a signal handler
+/// read them before its own call, that number is used, because the handler's call may have freed the block.
 #[cold]
 fn write_unusual(own: &Own, found: Option<u64>) {
     // SAFETY: `own` has the lock.
@@ -76,7 +77,7 @@ fn write_unusual(own: &Own, found: Option<u64>) {
     }
 }
 
-/// Return the usable bytes of a block of that size, if they are not the usual ones.
+/// Return the usable bytes of a block of `size` requested bytes, if they are not the usual ones; else None.
 #[inline(always)]
 pub(crate) fn unusual(block: u64, size: u64) -> Option<u64> {
     if block == 0 {
@@ -88,7 +89,7 @@ pub(crate) fn unusual(block: u64, size: u64) -> Option<u64> {
 #[inline(always)]
 pub(crate) fn usable(block: u64) -> u64 {
     match real::USABLE.get() {
-        // SAFETY: a block that is in use.
+        // SAFETY: the block is in use.
         Some(function) => unsafe { typed::<real::malloc_usable_size>(function)(block as real::Address) as u64 },
         None => 0,
     }
@@ -104,7 +105,8 @@ pub(crate) fn append(own: &Own, event: Event) {
     }
 }
 
-/// Return whether a call can be recorded: there is room for all of its events and `more`, and its thread is recorded.
+/// Return whether a call can be recorded: the stage has room for all events of the call and for `more` bytes, and the
+/// thread of the call is recorded.
 #[inline(always)]
 pub(crate) fn has_room(own: &Own, more: usize) -> bool {
     // SAFETY: `own` has the lock, and nothing else has a reference.
@@ -127,8 +129,7 @@ pub(crate) fn put(owned: &mut Owned, event: Event) {
     owned.used += used;
 }
 
-/// Make room, and record the time and the thread of the following calls. Return false if nothing can be written any
-/// more.
+/// Make room, and record the time and the thread of the following calls. Return false if nothing more can be written.
 #[cold]
 fn prepare(own: &Own, owned: &mut Owned, more: usize) -> bool {
     let _kept = system::KeptErrno::new();
@@ -153,7 +154,8 @@ fn switch(me: u64, owned: &mut Owned) {
         owned.forget_ended();
     }
     let (Some(process), Some(thread)) = (state::process(), owned.thread_of(me)) else { return };
-    // A new thread may have the memory of one that has ended; the kernel is only asked for the id if that is possible.
+    // A new thread may have the memory of a thread that has ended. The kernel is asked for the thread id only if that
+    // is possible.
     if thread.pointer == me && (!thread.has_ended || thread.tid == system::thread_id()) {
         let number = thread.number;
         return put(owned, Event::Switch { thread: number });
@@ -169,16 +171,16 @@ fn switch(me: u64, owned: &mut Owned) {
 pub(crate) fn arm(round: usize) {
     let key = KEY.load(Ordering::Relaxed);
     if key >= 0 {
-        // SAFETY: `watch_ends` created the key. A call of the allocator that this makes is a nested one.
+        // SAFETY: `watch_ends` created the key. If this calls the allocator, that call is a nested one.
         unsafe { libc::pthread_setspecific(key as libc::pthread_key_t, round as *const c_void) };
     }
 }
 
-/// Count a call that cannot be recorded, if there is a file with a header.
+/// Count a call that cannot be recorded, if the file has a header.
 #[cold]
 pub(crate) fn lose() {
     let Some(state) = state::process().and_then(state_of_thread) else { return };
-    // SAFETY: only the header's address is read, which is written once; it stays mapped.
+    // SAFETY: only the address of the header is read. It is written once, and the header stays mapped.
     unsafe {
         let owned = state.own();
         if !owned.header.is_null() {
@@ -187,7 +189,7 @@ pub(crate) fn lose() {
     }
 }
 
-/// Return the state into which the calls of this thread are written. Only for looking at it.
+/// Return the state into which the calls of this thread are written. The caller must not change it.
 pub(crate) fn state_of_thread(process: &'static Process) -> Option<&'static State> {
     match is_by_time() {
         true => process.lane_of(system::thread_pointer()),
@@ -195,8 +197,7 @@ pub(crate) fn state_of_thread(process: &'static Process) -> Option<&'static Stat
     }
 }
 
-/// Have `at_end` called with the number of the round in each round of destructors, in each thread that ends from now
-/// on.
+/// Have `at_end` called at the end of each thread, in each round of destructors, with the number of the round.
 pub(crate) fn watch_ends(at_end: extern "C" fn(*mut c_void)) {
     if KEY.load(Ordering::Relaxed) < 0 {
         let mut key: libc::pthread_key_t = 0;

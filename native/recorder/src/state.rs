@@ -1,5 +1,5 @@
-//! All data that changes while calls are recorded. It is in memory that is empty in a forked child, so that the child
-//! begins its own file.
+//! All data that changes while calls are recorded. The data is in memory that is empty in a forked child, so that the
+//! child begins its own file.
 
 use crate::system;
 use core::cell::UnsafeCell;
@@ -10,7 +10,7 @@ use gdbheap_calls::Last;
 
 pub(crate) const NEW: u64 = 0;
 pub(crate) const RECORDING: u64 = 1;
-/// Nothing is recorded in this process any more: there is no folder, or no room.
+/// Nothing more is recorded in this process: there is no folder, or no room.
 pub(crate) const OFF: u64 = 2;
 
 const MAX_THREADS: usize = 4096;
@@ -27,18 +27,18 @@ pub(crate) struct Thread {
 /// The state of a process or a lane. A value whose bytes are all 0 is valid: nothing has begun yet.
 #[repr(C)]
 pub(crate) struct State {
-    /// The thread pointer of the thread that is in a call.
+    /// The thread pointer of the thread that is making a call and has the lock; 0 if no thread has it.
     pub(crate) lock: AtomicU64,
     pub(crate) mode: AtomicU64,
-    /// How often the lock was released, while there were several threads.
+    /// How often the lock was released while there were several threads.
     pub(crate) turns: AtomicU64,
-    /// The number of threads that sleep until they get the lock, and after how many turns one of them is woken.
+    /// The number of threads that sleep until they get the lock, and the number of turns until one of them is woken.
     pub(crate) sleepers: AtomicU64,
     pub(crate) wake_in: AtomicU64,
     own: UnsafeCell<Own>,
 }
 
-/// The part that only the owner of the lock uses.
+/// The part of a state that only the owner of the lock uses.
 pub(crate) struct Own {
     pub(crate) header: *mut u64,
     pub(crate) slots: *mut u8,
@@ -46,39 +46,39 @@ pub(crate) struct Own {
     pub(crate) used: usize,
     pub(crate) stages: u64,
     pub(crate) last: Last,
-    /// The last returned block, its requested bytes, and its usable bytes if a handler has read them; 0 if there is
-    /// none.
+    /// The block that was returned last, its requested bytes, and its usable bytes if a signal handler has read them.
+    /// Each is 0 if there is none.
     pub(crate) given: u64,
     pub(crate) given_size: u64,
     pub(crate) settled: u64,
-    /// The thread whose call was written last.
+    /// The thread pointer of the thread whose call was written last.
     pub(crate) thread: u64,
     pub(crate) events: u32,
     pub(crate) descriptor: i32,
     pub(crate) pid: u32,
     pub(crate) began: u64,
-    /// `mean`: the average number of bytes between two recorded stacks, 0 for none. `countdown`: the bytes to the next
-    /// one. `random`: the state of the random numbers.
+    /// `mean`: the average number of bytes between two recorded stacks; 0 if none are recorded. `countdown`: the number
+    /// of bytes until the next stack is recorded. `random`: the state of the random number generator.
     pub(crate) mean: u64,
     pub(crate) countdown: u64,
     pub(crate) random: u64,
-    /// The data of `stacks`, kept between two stacks.
+    /// The data of `stacks` that is kept between two stacks.
     pub(crate) stacks: *mut c_void,
-    /// The threads whose calls are written here, and the size of the table.
+    /// The table of the threads whose calls are written here, and the number of its entries.
     threads: *mut Thread,
     count: usize,
 }
 
-// SAFETY: `own` belongs to the owner of the lock.
+// SAFETY: only the owner of the lock uses `own`.
 unsafe impl Sync for State {}
-// SAFETY: its threads belong to the owner of the lock of `all`.
+// SAFETY: only the owner of the lock of `all` uses `threads`.
 unsafe impl Sync for Process {}
 
 impl State {
     /// Return the part that belongs to the owner of the lock.
     ///
     /// # Safety
-    /// The caller has the lock, and no other reference to it.
+    /// The caller must have the lock, and no other reference to this part.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn own(&self) -> &mut Own {
@@ -98,7 +98,8 @@ impl Own {
         unsafe { core::slice::from_raw_parts_mut(self.threads, self.count) }
     }
 
-    /// Return the entry of a thread; a new one without a number if the thread is unknown.
+    /// Return the entry of a thread, or a new entry without a number if the thread is unknown; None if the table is
+    /// full.
     pub(crate) fn thread_of(&mut self, pointer: u64) -> Option<&mut Thread> {
         let (start, count) = ((pointer >> 6) as usize, self.count);
         let threads = self.threads();
@@ -108,13 +109,13 @@ impl Own {
         Some(&mut threads[place])
     }
 
-    /// Forget all threads that have ended, when there are too many. The copy is not on the program's stack, which may
-    /// be small.
+    /// Forget all threads that have ended, because the table may be full. The copy of the table is not on the program's
+    /// stack, which may be small.
     #[cold]
     #[inline(never)]
     pub(crate) fn forget_ended(&mut self) {
         let Some(table) = memory::<[Thread; MAX_THREADS]>(libc::MADV_DONTFORK) else { return };
-        // SAFETY: new memory of zero bytes, which are valid, and which only this uses.
+        // SAFETY: new memory of zero bytes, which are valid. Only this function uses it.
         let all = unsafe { &mut (&mut *table)[..self.count] };
         all.copy_from_slice(self.threads());
         self.threads().fill(Thread { pointer: 0, number: 0, tid: 0, has_ended: false });
@@ -128,16 +129,16 @@ impl Own {
     }
 }
 
-/// The data that exists once per process. A value whose bytes are all 0 is valid, and so is everything in it.
+/// The data that exists once in each process. A value whose bytes are all 0 is valid.
 #[repr(C)]
 pub(crate) struct Process {
     /// The state into which all threads write, unless each has its own lane.
     all: State,
     threads: UnsafeCell<[Thread; MAX_THREADS]>,
     lanes: [Entry; MAX_LANES],
-    /// The number of thread numbers that were assigned.
+    /// How many thread numbers were assigned so far.
     pub(crate) numbers: AtomicU64,
-    /// When the process's first file began, and the parent's identity as in the header.
+    /// `began`: when the first file of the process began. `parent`: the identity of the parent, as in the header.
     pub(crate) began: AtomicU64,
     pub(crate) parent: [AtomicU64; 3],
 }
@@ -156,12 +157,13 @@ struct Lane {
 }
 
 impl Process {
-    /// Return the state of all threads.
+    /// Return the state into which all threads write.
     pub(crate) fn state(&'static self) -> &'static State {
         &self.all
     }
 
-    /// Return the state of a thread's own lane; None if there is no room, or while it is being created.
+    /// Return the state of the lane of the thread with this thread pointer; None if there is no room, or while the lane
+    /// is being created.
     #[inline(always)]
     pub(crate) fn lane_of(&'static self, pointer: u64) -> Option<&'static State> {
         let start = (pointer >> 6) as usize;
@@ -170,7 +172,7 @@ impl Process {
             let known = entry.pointer.load(Ordering::Relaxed);
             if known == pointer {
                 let lane = entry.lane.load(Ordering::Relaxed);
-                // SAFETY: it is never unmapped, and only its thread uses it.
+                // SAFETY: the lane is never unmapped, and only its thread uses it.
                 return (!lane.is_null()).then(|| unsafe { &(*lane).state });
             }
             let is_ours =
@@ -200,30 +202,31 @@ impl Entry {
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(null_mut());
 
-/// Return the data of the process, if it was created.
+/// Return the data of the process; None if it was not created yet.
 #[inline(always)]
 pub(crate) fn process() -> Option<&'static Process> {
     let found = PROCESS.load(Ordering::Acquire);
-    // SAFETY: it is never unmapped, and a value whose bytes are all 0 is valid.
+    // SAFETY: the data is never unmapped, and a value whose bytes are all 0 is valid.
     (!found.is_null()).then(|| unsafe { &*found })
 }
 
-/// Create the data of the process; None if the kernel has no memory, or cannot clear it in a child (before Linux 4.14).
+/// Create the data of the process. None if the kernel has no memory, or cannot clear this memory in a child (before
+/// Linux 4.14).
 #[cold]
 pub(crate) fn make() -> Option<&'static Process> {
     let _kept = system::KeptErrno::new();
     let found: *mut Process = memory(libc::MADV_WIPEONFORK)?;
-    // Only the first one is used.
+    // If several threads create the data, only the first is used.
     let _ = PROCESS.compare_exchange(null_mut(), found, Ordering::AcqRel, Ordering::Acquire);
     process()
 }
 
-/// Give the state of all threads its table. The caller has its lock.
+/// Give the table of threads to the state into which all threads write. The caller has the lock of that state.
 pub(crate) fn give_threads(process: &'static Process, own: &mut Own) {
     (own.threads, own.count) = (process.threads.get() as *mut Thread, MAX_THREADS);
 }
 
-/// Map memory for a `T`, all zeros. `at_fork`: what happens to it in a forked child.
+/// Map memory for a `T`, filled with zeros. `at_fork`: the advice to madvise(2) that says what a forked child gets.
 fn memory<T>(at_fork: core::ffi::c_int) -> Option<*mut T> {
     let size = core::mem::size_of::<T>();
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;

@@ -1,9 +1,9 @@
-//! Requests to the kernel and to the processor.
+//! Requests to the kernel, and instructions of the processor.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Return the address of the thread's control block, which identifies a thread in one instruction.
+/// Return the address of the thread's control block. It identifies the thread, and reading it takes one instruction.
 #[inline(always)]
 pub(crate) fn thread_pointer() -> u64 {
     let pointer: u64;
@@ -12,31 +12,31 @@ pub(crate) fn thread_pointer() -> u64 {
     pointer
 }
 
-/// Return the processor's clock, which is the same on all cores.
+/// Return the time of the processor's clock, which is the same on all processors.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
-    // SAFETY: every x86-64 has it.
+    // SAFETY: every x86-64 processor has this instruction.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 pub(crate) fn thread_id() -> u32 {
-    // SAFETY: it takes no arguments.
+    // SAFETY: the call takes no arguments.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
 pub(crate) fn process_id() -> u32 {
-    // SAFETY: it takes no arguments.
+    // SAFETY: the call takes no arguments.
     unsafe { libc::getpid() as u32 }
 }
 
 pub(crate) fn nanoseconds(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills in what it is given.
+    // SAFETY: the kernel fills in a record of this function.
     unsafe { libc::clock_gettime(clock, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Wait for `wake`, at most 500 us, if the word still has this value.
+/// If the word still has this value, sleep until `wake` is called for it, for at most 500 us.
 #[cold]
 pub(crate) fn wait(word: &AtomicU64, value: u64) {
     let _kept = KeptErrno::new();
@@ -59,19 +59,20 @@ pub(crate) struct KeptErrno(i32);
 
 impl KeptErrno {
     pub(crate) fn new() -> KeptErrno {
-        // SAFETY: each thread has one.
+        // SAFETY: each thread has an errno.
         KeptErrno(unsafe { *libc::__errno_location() })
     }
 }
 
 impl Drop for KeptErrno {
     fn drop(&mut self) {
-        // SAFETY: each thread has one.
+        // SAFETY: each thread has an errno.
         unsafe { *libc::__errno_location() = self.0 }
     }
 }
 
-/// Read a word. Relaxed, a plain load on x86-64: only the owner of the lock uses it, and signal handlers on its thread.
+/// Read a word. The read is relaxed, a plain load on x86-64: only the owner of the lock uses the word, and signal
+/// handlers on the owner's thread.
 #[inline(always)]
 pub(crate) fn get(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed)

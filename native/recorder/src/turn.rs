@@ -1,5 +1,5 @@
-//! Turns: one call at a time is made and recorded, so that the log has the order in which calls were made. Also the
-//! beginning and the end of turns: the first call of a process, a forked child, the end of a thread.
+//! Turns: one call at a time is made and recorded, so that the log has the order in which calls were made. This file
+//! also handles the first call of a process, a forked child, and the end of a thread.
 
 use crate::identity::describe;
 use crate::lock::{take_alone, wait, Own};
@@ -15,20 +15,21 @@ use gdbheap_calls::{Event, STAGE};
 
 const MAX_ENDS: usize = 4;
 
-/// What a forked child reads about its parent: the parent's pid, when the parent's log began, and how often the parent
-/// has forked.
+/// What a forked child reads about its parent: the parent's process id, when the parent's file began, and how often the
+/// parent has forked.
 static PID: AtomicU64 = AtomicU64::new(0);
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 static FORKS: AtomicU64 = AtomicU64::new(0);
-/// In a forked child, until it has begun its file: the number of the fork that made it. 0 if it was made in another
-/// way.
+/// In a forked child that has not begun its file yet: the number of the fork that made the child. 0 if the child was
+/// made in another way.
 static FORKED: AtomicU64 = AtomicU64::new(0);
 
 /// How to treat a call.
 pub(crate) enum Turn {
     /// Record the call.
     Own(Own),
-    /// A signal handler makes the call in the middle of another call of this thread: keep it until it can be written.
+    /// A signal handler makes the call in the middle of another call of this thread: store the call until it can be
+    /// written.
     Nested(&'static State),
     /// Do not record the call.
     Off,
@@ -53,8 +54,8 @@ pub(crate) fn take() -> Turn {
     begun(Own { state, me, is_alone })
 }
 
-/// Take the lane of this thread. No thread waits for another: the calls of each are recorded separately, with their
-/// times.
+/// Take the lane of this thread. No thread waits for another, because the calls of each thread are recorded separately,
+/// with their times.
 fn take_lane(process: &'static Process, me: u64) -> Turn {
     match process.lane_of(me) {
         Some(state) if take_alone(state, me) => begun(Own { state, me, is_alone: true }),
@@ -67,7 +68,8 @@ fn take_lane(process: &'static Process, me: u64) -> Turn {
 fn begun(own: Own) -> Turn {
     if system::get(&own.state.mode) == RECORDING {
         settle(&own);
-        // Calls that a signal handler made between the end of the last call and the taking of the lock.
+        // These are calls that a signal handler made after the end of the last call and before this thread took the
+        // lock.
         log::write_waiting(&own);
         return Turn::Own(own);
     }
@@ -81,7 +83,7 @@ fn nested(state: &'static State) -> Turn {
     }
 }
 
-/// Take the turn of the first call of a program.
+/// Prepare the recorder at the first call of a program, and take a turn for the call.
 #[cold]
 fn first() -> Turn {
     order::learn();
@@ -92,7 +94,8 @@ fn first() -> Turn {
     }
 }
 
-/// Begin the first call of a process, or of a thread in its lane. The caller has the lock.
+/// Begin the file at the first call of a process, or of a thread with its own lane, and return the turn of the call.
+/// The caller has the lock.
 #[cold]
 fn begin(own: Own) -> Turn {
     if system::get(&own.state.mode) == NEW && !begin_file(&own) {
@@ -104,7 +107,7 @@ fn begin(own: Own) -> Turn {
     }
 }
 
-/// Begin the file of this process, or of a thread's lane.
+/// Begin the file of this process, or of a thread's lane. Return false if that fails.
 #[cold]
 fn begin_file(own: &Own) -> bool {
     let _kept = system::KeptErrno::new();
@@ -130,7 +133,7 @@ fn begin_file(own: &Own) -> bool {
     // Two lanes may begin in the same nanosecond.
     for _ in 0..100 {
         owned.descriptor = file::open(owned, libc::O_CREAT | libc::O_EXCL);
-        // SAFETY: each thread has one.
+        // SAFETY: each thread has an errno.
         if owned.descriptor >= 0 || unsafe { *libc::__errno_location() } != libc::EEXIST {
             break;
         }
@@ -159,15 +162,15 @@ fn begin_file(own: &Own) -> bool {
     }
     describe(owned.header as *mut u8);
     compiler_fence(Ordering::SeqCst);
-    // SAFETY: as above. A reader that finds this word finds the rest, too.
+    // SAFETY: as above. A reader that finds this word finds all other words of the header, too.
     unsafe { owned.header.add(word::MAGIC).write_volatile(header::MAGIC) };
     watch_ends(at_end);
     system::set(&own.state.mode, RECORDING);
     true
 }
 
-/// Record the end of a thread. Called in each round of destructors; the last round is late enough to come after the
-/// calls of other destructors.
+/// Record the end of a thread. Called in each round of destructors. The end is recorded in the last round, which comes
+/// after most calls of other destructors.
 extern "C" fn at_end(round: *mut c_void) {
     if (round as usize) < MAX_ENDS {
         return arm(round as usize + 1);
@@ -182,14 +185,14 @@ extern "C" fn at_end(round: *mut c_void) {
     owned.thread = 0;
 }
 
-/// Fork, and tell the child which file it continues.
+/// Fork, and tell the child the number of the fork. None if libc's fork is unknown.
 pub(crate) fn fork() -> Option<libc::pid_t> {
     let function = real::FORK.get()?;
     let number = FORKS.fetch_add(1, Ordering::Relaxed) + 1;
     if let Turn::Own(own) = take() {
         log::write(&own, Event::Fork { number }, ticks());
     }
-    // SAFETY: it is libc's fork.
+    // SAFETY: the function is libc's fork.
     let pid = unsafe { typed::<real::fork>(function)() };
     if pid == 0 {
         forked(number);
@@ -197,7 +200,7 @@ pub(crate) fn fork() -> Option<libc::pid_t> {
     Some(pid)
 }
 
-/// Note the number of the fork in the child. Handlers of pthread_atfork may have begun its file already.
+/// Note the number of the fork in the child. Handlers of pthread_atfork may already have begun the child's file.
 fn forked(number: u64) {
     FORKED.store(number, Ordering::Relaxed);
     let Some(process) = state::process().filter(|process| system::get(&process.began) != 0) else { return };

@@ -1,13 +1,14 @@
-//! Finds the calls that make an arena of glibc larger. For the main arena the break shows that; for other arenas, a
-//! heap whose size is larger than ever before.
+//! Finds the calls that make an arena of glibc larger. The main arena has grown if the program break has moved. Another
+//! arena has grown if one of its heaps is larger than ever before.
 
 use crate::real::Address;
 
-/// Heaps of threads begin at multiples of this (malloc/arena.c, HEAP_MAX_SIZE), and `size` is their third word.
+/// The heaps of threads begin at multiples of this (malloc/arena.c, HEAP_MAX_SIZE). The third word of a heap is its
+/// `size`.
 const SPAN: usize = 64 << 20;
 const ARENA_WORD: usize = 0;
 const SIZE_WORD: usize = 2;
-/// Bits of the word before a block (malloc/malloc.c): it has its own mapping, and it is in a thread's heap.
+/// Bits of the word before a block (malloc/malloc.c): the block has its own mapping; the block is in a thread's heap.
 const MMAPPED: usize = 2;
 const NON_MAIN_ARENA: usize = 4;
 /// The number of entries in the table of heaps, each an address and a size.
@@ -15,37 +16,38 @@ pub(crate) const HEAPS: usize = 1 << 14;
 
 pub(crate) struct Growth {
     last_break: usize,
-    /// The addresses of heaps, followed by the largest sizes that were seen.
+    /// A table: the addresses of heaps, followed by the largest size of each heap that was seen.
     heaps: &'static mut [u64],
 }
 
-/// The growth of an arena. `arena`: its address, 0 for the main one.
+/// The growth of an arena. `arena`: the arena's address; 0 for the main arena.
 pub(crate) struct Grown {
     pub(crate) arena: u64,
     pub(crate) bytes: u64,
 }
 
 fn current_break() -> usize {
-    // SAFETY: asks libc for the value that it keeps.
+    // SAFETY: asks libc for the program break, which it stores.
     unsafe { libc::sbrk(0) as usize }
 }
 
 impl Growth {
-    /// Begin with the present break. `heaps`: 2 * HEAPS words, all 0.
+    /// Begin with the present program break. `heaps`: 2 * HEAPS words, all 0.
     pub(crate) fn new(heaps: &'static mut [u64]) -> Growth {
         Growth { last_break: current_break(), heaps }
     }
 
-    /// Note the break before a call, so that what earlier calls released does not count.
+    /// Note the program break before a call, so that memory that earlier calls released does not count.
     #[inline(always)]
     pub(crate) fn before(&mut self) {
         self.last_break = current_break();
     }
 
-    /// Check the arena of a block that a call has just returned. Return the growth of the arena, if it has grown.
+    /// Check the arena of a block that a call has just returned. Return the growth of the arena; None if it has not
+    /// grown.
     ///
     /// # Safety
-    /// It is a block of glibc's.
+    /// The block must be one of glibc's.
     #[inline(always)]
     pub(crate) unsafe fn after(&mut self, block: Address) -> Option<Grown> {
         // SAFETY: the word before a block is the size of its chunk and three bits.
@@ -66,7 +68,7 @@ impl Growth {
         (bytes > 0).then_some(Grown { arena, bytes })
     }
 
-    /// Return the largest size of a heap so far, 0 for a new heap; None if the table is full.
+    /// Return the largest size so far of a heap; 0 for a new heap. None if the table is full.
     fn size_of(&mut self, heap: u64) -> Option<&mut u64> {
         let (heaps, sizes) = self.heaps.split_at_mut(HEAPS);
         let first = heap as usize / SPAN;

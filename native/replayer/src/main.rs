@@ -1,12 +1,13 @@
 //! A program that repeats recorded allocator calls: `_replayer DESCRIPTOR FILL THREADS MEMORY [CALL…]`.
 //!
 //! DESCRIPTOR is an open descriptor of a plan (gdbheap-plan). FILL is 1 to touch a byte of each page that a request
-//! covers, else 0; plus 2 to write a line for each call that made an arena of glibc larger. After each of the CALLs the
-//! program writes its figures to standard output and waits for a byte on standard input; at the end of input it ends.
-//! After the last call it does the same. With status 2 it writes the reason as JSON.
+//! covers, else 0; add 2 to write a line for each call that made an arena of glibc larger. After each call whose number
+//! is one of CALL, the program writes its figures to standard output and waits for a byte on standard input. After the
+//! last call of the plan it does the same. When the input has ended, the program ends. If the replay is impossible, the
+//! program writes the reason as JSON and ends with status 2.
 //!
-//! THREADS is the most threads that may exist at once. MEMORY limits the private memory of the program in bytes; 0
-//! means no limit. If the machine runs out of memory, the kernel ends this program before others.
+//! THREADS is the largest number of threads that may exist at once. MEMORY limits the private memory of the program in
+//! bytes; 0 means no limit. If the machine runs out of memory, the kernel ends this program before others.
 //!
 //! The tested allocator is the one that would serve any program: glibc's, or that of a preloaded library. Allocations
 //! of libc itself are served separately (own.rs).
@@ -38,7 +39,7 @@ type Header = [u64; header::WORDS];
 /// The C library calls it, with `count` words.
 #[no_mangle]
 pub unsafe extern "C" fn main(count: c_int, words: Words) -> c_int {
-    // SAFETY: takes numbers. This program should end with its parent.
+    // SAFETY: the arguments are numbers. This program should end with its parent.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let is_fixed = system::without_randomization(words);
     let number = |place: c_int| number(words, place).filter(|_| place < count);
@@ -62,7 +63,7 @@ pub unsafe extern "C" fn main(count: c_int, words: Words) -> c_int {
 }
 
 fn errno() -> i32 {
-    // SAFETY: each thread has one.
+    // SAFETY: each thread has an errno.
     unsafe { *libc::__errno_location() }
 }
 
@@ -109,8 +110,8 @@ fn read_header(descriptor: i32) -> Option<Header> {
     is_ours.then_some(header)
 }
 
-/// Return a table of words or addresses that are all 0. It is resident from the start, because it must not grow while
-/// pages are counted.
+/// Return a table of `count` words or addresses that are all 0. The table is resident from the start, because it must
+/// not grow while pages are counted.
 fn table<T>(count: usize) -> Option<&'static mut [T]> {
     assert_eq!(size_of::<T>(), 8);
     if count == 0 {
@@ -121,7 +122,8 @@ fn table<T>(count: usize) -> Option<&'static mut [T]> {
     Some(unsafe { core::slice::from_raw_parts_mut(found as *mut T, count) })
 }
 
-/// Move the break to the same distance from a multiple of `ALIGNED` as in the recorded program.
+/// Move the program break, so that the heap begins at the same distance from a multiple of `ALIGNED` as in the recorded
+/// program.
 fn begin_heap_alike(lowest: u64) {
     if lowest == 0 {
         return;
@@ -135,7 +137,7 @@ fn begin_heap_alike(lowest: u64) {
 }
 
 fn replay(run: &mut Run, fill: bool, stops: impl Iterator<Item = u64>, is_fixed: bool) -> c_int {
-    // Twice, because the first time touches the memory that measuring needs.
+    // Measure twice, because the first time touches the memory that measuring needs.
     report::Memory::now();
     report::Memory::forget_peak();
     let before = report::Memory::now();
@@ -172,7 +174,7 @@ fn replay(run: &mut Run, fill: bool, stops: impl Iterator<Item = u64>, is_fixed:
     unsafe { libc::_exit(0) }
 }
 
-/// Wait for a byte. Return false if the input has ended.
+/// Wait for a byte on standard input. Return false if the input has ended.
 fn wait() -> bool {
     let mut byte = 0u8;
     // SAFETY: writes into memory of this function.

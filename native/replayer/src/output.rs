@@ -1,4 +1,4 @@
-//! Writing lines of JSON to standard output without an allocator.
+//! Writes lines of JSON to standard output without an allocator.
 
 use crate::growth::Grown;
 use core::fmt::Write;
@@ -14,7 +14,7 @@ impl<const SIZE: usize> Text<SIZE> {
         Text { bytes: [0; SIZE], used: 0 }
     }
 
-    /// Read the beginning of a file; empty if it cannot be read.
+    /// Read the beginning of a file. The text is empty if the file cannot be read.
     pub(crate) fn read(path: &core::ffi::CStr) -> Text<SIZE> {
         let mut text = Text::new();
         // SAFETY: reads into memory of this function.
@@ -41,7 +41,7 @@ impl<const SIZE: usize> Text<SIZE> {
         }
     }
 
-    /// Return the number after a name, in bytes. The files that are read give it in KiB.
+    /// Return the number after a name, in bytes. The files that are read state it in KiB.
     pub(crate) fn value(&self, name: &[u8]) -> Option<u64> {
         let line = self.bytes[..self.used].split(|byte| *byte == b'\n').find(|line| line.starts_with(name))?;
         let digits = line[name.len()..].iter().filter(|byte| byte.is_ascii_digit());

@@ -1,6 +1,6 @@
-//! Memory for libc's own allocations in this program, which never come from the tested heap.
+//! An allocator for libc's own allocations in this program, which never come from the tested heap.
 //!
-//! Blocks are in shared memory, so that they do not count as private pages of the allocator.
+//! Its blocks are in shared memory, so that they do not count as private pages of the tested allocator.
 
 use crate::system;
 use core::ffi::c_void;
@@ -9,7 +9,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 type Address = *mut c_void;
 
-/// The bytes before each block: its class, and the next free block while it is free.
+/// The size in bytes of the head before each block. The head has the block's class, and the address of the next free
+/// block while the block is free.
 const HEAD: usize = 16;
 const CLASSES: usize = 48;
 const SMALLEST: u32 = 5;
@@ -37,7 +38,7 @@ fn with<T>(work: impl FnOnce(&mut Kept) -> T) -> T {
     while OWN.is_taken.swap(true, Ordering::Acquire) {
         core::hint::spin_loop();
     }
-    // SAFETY: no other thread is here.
+    // SAFETY: no other thread uses the allocator now.
     let answer = work(unsafe { &mut *OWN.kept.get() });
     OWN.is_taken.store(false, Ordering::Release);
     answer
@@ -48,7 +49,7 @@ impl Kept {
     fn take(&mut self, class: usize) -> usize {
         let found = self.free[class];
         if found != 0 {
-            // SAFETY: the second word of a free block is the address of the next one.
+            // SAFETY: the second word of a free block is the address of the next free block.
             self.free[class] = unsafe { *(found as *const usize).add(1) };
             return found;
         }
@@ -73,7 +74,7 @@ fn allocate(size: usize) -> Address {
     if start == 0 {
         return null_mut();
     }
-    // SAFETY: a block of this allocator.
+    // SAFETY: the block belongs to this allocator.
     unsafe { *(start as *mut usize) = class };
     (start + HEAD) as Address
 }
@@ -98,7 +99,7 @@ pub unsafe extern "C" fn calloc(count: usize, each: usize) -> Address {
     found
 }
 
-/// Fill with zeros. Written so that the compiler does not turn it into a call of calloc or memset.
+/// Fill memory with zeros. The code is written so that the compiler does not turn it into a call of calloc or memset.
 unsafe fn zero(start: *mut u8, size: usize) {
     for at in 0..size {
         // SAFETY: the caller guarantees the size.
@@ -112,7 +113,7 @@ unsafe fn zero(start: *mut u8, size: usize) {
 pub unsafe extern "C" fn realloc(old: Address, size: usize) -> Address {
     let found = allocate(size);
     if !old.is_null() && !found.is_null() {
-        // SAFETY: both blocks are of this allocator; the class of the old one is before it.
+        // SAFETY: both blocks belong to this allocator; the class of the old block is before it.
         unsafe {
             let class = *((old as usize - HEAD) as *const usize);
             core::ptr::copy_nonoverlapping(old as *const u8, found as *mut u8, size.min((1 << class) - HEAD));
@@ -130,7 +131,7 @@ pub unsafe extern "C" fn free(address: Address) {
         return;
     }
     let start = address as usize - HEAD;
-    // SAFETY: a block of this allocator, whose head still exists.
+    // SAFETY: the block belongs to this allocator, and its head still exists.
     with(|kept| unsafe {
         let class = *(start as *const usize) % CLASSES;
         *(start as *mut usize).add(1) = kept.free[class];

@@ -1,10 +1,10 @@
-//! The tested allocator: the functions of the next object that defines them.
+//! The tested allocator: the next definition of each of its functions, in another object.
 
 use core::ffi::{c_char, c_int, c_void, CStr};
 
 pub(crate) type Address = *mut c_void;
 
-/// glibc's figures for all its arenas (mallinfo(3)).
+/// glibc's figures for all its arenas together (mallinfo(3)).
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Mallinfo2 {
@@ -28,11 +28,11 @@ pub(crate) struct Real {
     pub(crate) free: unsafe extern "C" fn(Address),
     pub(crate) memalign: unsafe extern "C" fn(usize, usize) -> Address,
     pub(crate) usable: unsafe extern "C" fn(Address) -> usize,
-    /// Functions of glibc's malloc; None unless they belong to the tested allocator itself.
+    /// Functions of glibc's malloc. Each is None unless it belongs to the same object as the tested allocator.
     pub(crate) mallopt: Option<unsafe extern "C" fn(c_int, c_int) -> c_int>,
     pub(crate) trim: Option<unsafe extern "C" fn(usize) -> c_int>,
     pub(crate) mallinfo2: Option<unsafe extern "C" fn() -> Mallinfo2>,
-    /// The file that the functions come from.
+    /// The path of the object that the functions come from.
     pub(crate) file: *const c_char,
 }
 
@@ -41,7 +41,7 @@ fn next(name: &CStr) -> Address {
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
-/// Return where the object of a function begins, and its file.
+/// Return the address where the object of a function begins, and the path of the object.
 fn object_of(function: Address) -> (Address, *const c_char) {
     // SAFETY: zeros are valid, and the call fills them in; the name lives as long as the object.
     unsafe {
@@ -53,7 +53,7 @@ fn object_of(function: Address) -> (Address, *const c_char) {
     }
 }
 
-/// Look up the functions; None if some of them are missing.
+/// Look up the functions of the tested allocator; None if some of them are missing.
 pub(crate) fn look_up() -> Option<Real> {
     let (base, file) = object_of(next(c"malloc"));
     let required = |name: &CStr| Some(next(name)).filter(|found| !found.is_null());

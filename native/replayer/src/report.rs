@@ -1,4 +1,4 @@
-//! The figures of a replay, as a line of JSON.
+//! Writes the figures of a replay as a line of JSON.
 
 use crate::output::Text;
 use crate::run::Run;
@@ -7,7 +7,7 @@ use core::fmt::Write;
 /// Memory in bytes, as the kernel counts it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Memory {
-    /// The most bytes that were ever resident, in pages of all kinds.
+    /// The most bytes that were ever resident at the same time, in pages of all kinds.
     peak: u64,
     resident: u64,
     /// Private pages that belong to no file. All pages of an allocator are of this kind.
@@ -24,14 +24,14 @@ impl Memory {
         Memory {
             peak: value(b"VmHWM:"),
             resident: value(b"VmRSS:"),
-            // Exact, since Linux 4.14; the other figure is a sum of counters that lag behind.
+            // This figure is exact, since Linux 4.14. The other one is a sum of counters that lag behind.
             private: rollup.value(b"Anonymous:").unwrap_or_else(|| value(b"RssAnon:")),
             file: value(b"RssFile:"),
             shared: value(b"RssShmem:"),
         }
     }
 
-    /// Reset the peak.
+    /// Reset the peak of resident memory.
     pub(crate) fn forget_peak() {
         // SAFETY: opens a file of this process.
         unsafe {
@@ -43,7 +43,7 @@ impl Memory {
         }
     }
 
-    /// Return the allocator's memory, now and at its peak. `before`: the memory before the first call.
+    /// Return the allocator's memory in bytes, now and at its peak. `before`: the memory before the first call.
     fn since(&self, before: &Memory) -> (u64, u64) {
         let now = self.private.saturating_sub(before.private);
         let others = self.file.saturating_sub(before.file) + self.shared.saturating_sub(before.shared);
@@ -52,7 +52,7 @@ impl Memory {
     }
 }
 
-/// Write the line of this moment. `how`: "stop" or "end".
+/// Write a line with the figures of this moment. `how`: "stop" or "end".
 pub(crate) fn write(run: &Run, before: &Memory, nanoseconds: u64, how: &str, is_fixed: bool) {
     let (rss, peak) = Memory::now().since(before);
     let mut text = Text::<8192>::new();
@@ -65,13 +65,13 @@ pub(crate) fn write(run: &Run, before: &Memory, nanoseconds: u64, how: &str, is_
     let (count, usable) = usable(run);
     let _ = write!(text, ",\"blocks\":{count},\"usable\":{usable}");
     if let Some(mallinfo2) = run.real.mallinfo2 {
-        // SAFETY: it is glibc's function.
+        // SAFETY: the function is glibc's.
         let info = unsafe { mallinfo2() };
         let (system, in_use) = (info.arena + info.hblkhd, info.uordblks + info.hblkhd);
         let _ = write!(text, ",\"system\":{system},\"in_use\":{in_use}");
     }
     let _ = text.write_str(",\"file\":\"");
-    // SAFETY: the name of an object that is never unloaded.
+    // SAFETY: the path of an object that is never unloaded.
     for byte in unsafe { core::ffi::CStr::from_ptr(run.real.file) }.to_bytes() {
         match byte {
             b'"' | b'\\' => drop(write!(text, "\\{}", *byte as char)),
@@ -86,6 +86,6 @@ pub(crate) fn write(run: &Run, before: &Memory, nanoseconds: u64, how: &str, is_
 /// Return the number of blocks in use, and their usable bytes.
 fn usable(run: &Run) -> (u64, u64) {
     let live = run.blocks.iter().filter(|block| !block.is_null());
-    // SAFETY: blocks of this allocator.
+    // SAFETY: the blocks belong to this allocator.
     live.fold((0, 0), |(count, bytes), block| (count + 1, bytes + unsafe { (run.real.usable)(*block) } as u64))
 }

@@ -1,4 +1,4 @@
-//! Making the calls of a plan.
+//! Makes the calls of a plan.
 
 use crate::growth::Growth;
 use crate::output;
@@ -9,9 +9,11 @@ use core::ptr::null_mut;
 use gdbheap_plan::{argument_of, kind, kind_of, other, place_of, wide_argument, wide_place};
 
 const PAGE: usize = 4096;
-/// Larger than any address space on x86-64: a call for so much fails by itself, as it did when it was recorded.
+/// A size larger than any address space on x86-64. A request of at least this size fails by itself, as it did when it
+/// was recorded.
 const IMPOSSIBLE: u64 = 1 << 46;
-/// The parameter of mallopt with which glibc fills all blocks that it returns (malloc.h). It moves no block.
+/// The parameter of mallopt that makes glibc fill all blocks that it returns (malloc.h). It does not change where
+/// blocks lie.
 const M_PERTURB: i32 = -6;
 
 /// Why the replay stops.
@@ -20,7 +22,7 @@ pub(crate) enum Stop {
     AtEnd,
     Damaged,
     NoThread(i32),
-    /// The plan needs more threads than may exist at once, which is this number.
+    /// The plan needs more threads than may exist at once. The number is the number that may exist.
     TooManyThreads(u64),
 }
 
@@ -30,17 +32,17 @@ pub(crate) struct Run {
     pub(crate) threads: Threads,
     /// The address of each block, by its place.
     pub(crate) blocks: &'static mut [Address],
-    /// Requested bytes by place; empty if no memory is touched.
+    /// The requested bytes of each block, by its place; empty if no memory is touched.
     pub(crate) sizes: &'static mut [u64],
     pub(crate) mappings: &'static mut [Address],
-    /// Set if each growth of an arena is reported.
+    /// Some if each growth of an arena is reported.
     pub(crate) growth: Option<Growth>,
-    /// The number of calls, and of those that failed here but not when they were recorded.
+    /// The number of calls so far, and the number of calls that failed here but not when they were recorded.
     pub(crate) calls: u64,
     pub(crate) failures: u64,
 }
 
-/// What the steps before a call say about the call.
+/// What the steps before a call say about this call.
 #[derive(Clone, Copy, Default)]
 struct Said {
     place: u64,
@@ -50,7 +52,7 @@ struct Said {
     is_unseen: bool,
 }
 
-/// Touch one byte of each page between two offsets of a block.
+/// Touch one byte of each page between the offsets `from` and `to` of a block.
 #[inline(always)]
 fn touch(block: Address, from: usize, to: usize) {
     let mut at = block as usize + from;
@@ -63,7 +65,7 @@ fn touch(block: Address, from: usize, to: usize) {
 }
 
 impl Run {
-    /// Continue until this many calls were made, or to the end.
+    /// Make calls until `limit` calls were made in all, or to the end of the plan.
     pub(crate) fn until<const FILL: bool>(&mut self, limit: u64) -> Stop {
         self.threads.resume();
         while self.calls < limit {
@@ -125,7 +127,7 @@ impl Run {
             }
         }
         if let Some(growth) = &mut self.growth {
-            // SAFETY: a block of glibc's.
+            // SAFETY: the block is one of glibc's.
             if let Some(grown) = (!found.is_null()).then(|| unsafe { growth.after(found) }).flatten() {
                 output::write_growth(self.calls, size as u64, alignment as u64, &grown);
             }
@@ -171,14 +173,14 @@ impl Run {
                 kind::MALLOPT => {
                     let parameter = ((place << 36) as i64 >> 36) as i32;
                     if let Some(mallopt) = self.real.mallopt.filter(|_| parameter != M_PERTURB) {
-                        // SAFETY: it is glibc's function.
+                        // SAFETY: the function is glibc's.
                         unsafe { mallopt(parameter, argument as i32) };
                     }
                     return Ok(());
                 }
                 kind::TRIM => {
                     if let Some(trim) = self.real.trim {
-                        // SAFETY: it is glibc's function.
+                        // SAFETY: the function is glibc's.
                         unsafe { trim(wide_argument(said.argument, argument) as usize) };
                     }
                     return Ok(());

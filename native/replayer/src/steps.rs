@@ -1,4 +1,4 @@
-//! The steps of a plan, read in order. The file is never mapped, because its pages would then count as the allocator's.
+//! Reads the steps of a plan in order. The file is never mapped, because its pages would then count as the allocator's.
 
 use crate::system;
 
@@ -7,7 +7,7 @@ const WINDOW: usize = 128 << 10;
 pub(crate) struct Steps {
     descriptor: i32,
     offset: u64,
-    /// Words that are left in the file.
+    /// The number of words that were not read from the file yet.
     left: u64,
     window: &'static mut [u64],
     at: usize,

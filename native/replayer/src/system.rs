@@ -1,14 +1,15 @@
-//! Requests to the kernel and to the processor.
+//! Requests to the kernel, and instructions of the processor.
 
 use core::arch::asm;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// A bit of AT_HWCAP2: programs may set the base of fs themselves (since Linux 5.9, on processors that can).
+/// A bit of AT_HWCAP2: programs may set the base of fs themselves (Linux 5.9 and later, on processors with the
+/// instruction for it).
 const HWCAP2_FSGSBASE: u64 = 2;
 const ARCH_SET_FS: i32 = 0x1002;
 
-/// Map shared memory. The kernel counts its pages separately from private ones.
+/// Map shared memory. The kernel counts its pages separately from private pages.
 pub(crate) fn shared(size: usize, flags: i32) -> Option<*mut u8> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | flags;
@@ -30,7 +31,7 @@ pub(crate) fn be_first_to_go() {
     }
 }
 
-/// Limit the private memory of this program, in bytes; 0 for no limit. Beyond it an allocator returns NULL.
+/// Limit the private memory of this program, in bytes; 0 means no limit. Beyond the limit an allocator returns NULL.
 pub(crate) fn limit_memory(bytes: u64) {
     if bytes != 0 {
         let limit = libc::rlimit { rlim_cur: bytes as _, rlim_max: bytes as _ };
@@ -51,17 +52,17 @@ pub(crate) fn can_set_thread_pointer() -> bool {
     unsafe { libc::getauxval(libc::AT_HWCAP2) & HWCAP2_FSGSBASE != 0 }
 }
 
-/// Make this thread look like another one, whose own thread waits.
+/// Give this thread the thread pointer of another thread, so that it looks like that thread, which waits meanwhile.
 ///
 /// # Safety
-/// `pointer` is the thread pointer of a living thread.
+/// `pointer` must be the thread pointer of a living thread.
 #[inline(always)]
 pub(crate) unsafe fn set_thread_pointer(pointer: u64, directly: bool) {
     if directly {
         // SAFETY: the caller guarantees the pointer; the processor has the instruction (`can_set_thread_pointer`).
         unsafe { asm!("wrfsbase {}", in(reg) pointer, options(nostack, preserves_flags)) };
     } else {
-        // SAFETY: as above. Without libc, which would look for errno at the new place.
+        // SAFETY: as above. libc is not used, because it would look for errno at the new place.
         unsafe {
             asm!("syscall", inlateout("rax") libc::SYS_arch_prctl => _, in("rdi") ARCH_SET_FS, in("rsi") pointer,
                  lateout("rcx") _, lateout("r11") _, options(nostack));
@@ -69,7 +70,7 @@ pub(crate) unsafe fn set_thread_pointer(pointer: u64, directly: bool) {
     }
 }
 
-/// Wait until the word has another value.
+/// Wait until the word no longer has this value.
 pub(crate) fn wait_while(word: &AtomicU32, value: u32) {
     while word.load(Ordering::Acquire) == value {
         let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
@@ -88,13 +89,13 @@ pub(crate) fn set(word: &AtomicU32, value: u32) {
 /// Return the CPU time of the process in nanoseconds.
 pub(crate) fn processor_time() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills in what it is given.
+    // SAFETY: the kernel fills in a record of this function.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Start the program again without address randomization, so that addresses are the same in each run. Return true if
-/// the program already runs without randomization; false if the kernel or a container does not allow that.
+/// the program already runs without randomization; return false if the kernel or a container does not allow the change.
 pub(crate) fn without_randomization(words: *const *const i8) -> bool {
     const ASK: u64 = 0xffff_ffff;
     let flag = libc::ADDR_NO_RANDOMIZE as u64;

@@ -1,5 +1,5 @@
-//! The threads that made the calls. Each of them exists and waits, because an allocator keeps data in its memory. One
-//! thread makes all calls, and takes on the identity of each of the others.
+//! The threads that made the recorded calls. Each of them exists and waits, because an allocator keeps data in the
+//! thread's memory. One thread makes all calls, and takes on the identity of the other threads in turn.
 
 use crate::system;
 use core::ffi::c_void;
@@ -8,7 +8,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 const STACK: usize = 256 << 10;
-/// The size of a stack if libraries need much memory for each thread.
+/// The size in bytes of a stack if libraries need much memory for each thread.
 const LARGER_STACK: usize = 8 << 20;
 
 const NEW: u32 = 0;
@@ -18,7 +18,7 @@ const ENDING: u32 = 2;
 /// A thread. A value whose bytes are all 0 is a thread that was not started.
 pub(crate) struct Thread {
     pointer: u64,
-    /// A number in glibc, a pointer in musl.
+    /// The thread's handle: a number in glibc, a pointer in musl.
     handle: libc::pthread_t,
     stack: *mut u8,
     stack_size: usize,
@@ -27,30 +27,30 @@ pub(crate) struct Thread {
 
 pub(crate) struct Threads {
     all: &'static mut [Thread],
-    /// The stacks of threads that ended, as a list: the first word of each is the address of the next.
+    /// A list of the stacks of threads that have ended. The first word of each stack is the address of the next one.
     stacks: *mut u8,
     main: u64,
-    /// The thread whose calls are made.
+    /// The thread pointer of the thread whose calls are being made.
     current: u64,
     can_set: bool,
-    /// The number of threads except the first, and the most that may exist.
+    /// The number of threads that exist, without the first, and the largest number that may exist.
     alive: u64,
     most: u64,
-    /// The number of threads that ended. The first one cannot end, because it is this program's own.
+    /// The number of threads that have ended. The first thread cannot end, because it is this program's own.
     pub(crate) ended: u64,
 }
 
 /// Why no thread was started.
 pub(crate) enum NoThread {
-    /// The kernel refused to start the thread: the errno.
+    /// The kernel refused to start the thread. The number is the errno.
     Refused(i32),
-    /// As many threads exist already as may exist at once, which is this number.
+    /// The largest number of threads that may exist at once, which is this number, exist already.
     TooMany(u64),
 }
 
 extern "C" fn wait(thread: *mut c_void) -> *mut c_void {
-    // SAFETY: the table lives as long as the program; other threads only look at it once the state says that it is
-    // complete.
+    // SAFETY: the table lives as long as the program. Other threads only look at the entry once its state says that it
+    // is complete.
     let thread = unsafe { &mut *(thread as *mut Thread) };
     thread.pointer = system::thread_pointer();
     system::set(&thread.state, WAITING);
@@ -63,7 +63,7 @@ impl Threads {
     pub(crate) fn new(count: usize, most: u64) -> Option<Threads> {
         let size = count.max(1).checked_mul(size_of::<Thread>())?;
         let found = system::shared(size, 0)? as *mut Thread;
-        // SAFETY: zero bytes are threads that were not started, and nothing else refers to them.
+        // SAFETY: zero bytes are threads that were not started, and nothing else refers to this memory.
         let all = unsafe { core::slice::from_raw_parts_mut(found, count.max(1)) };
         let main = system::thread_pointer();
         all[0].pointer = main;
@@ -79,8 +79,8 @@ impl Threads {
         })
     }
 
-    /// Take on the identity of the thread with this number, which is started the first time. None if the plan has no
-    /// such thread.
+    /// Take on the identity of the thread with this number. The thread is started if that is the first time. None if
+    /// the plan has no such thread.
     pub(crate) fn become_thread(&mut self, number: u64) -> Option<Result<(), NoThread>> {
         let number = usize::try_from(number).ok().filter(|number| *number < self.all.len())?;
         if self.all[number].pointer == 0 {
@@ -94,15 +94,15 @@ impl Threads {
         Some(Ok(()))
     }
 
-    /// Take on again the identity of the thread whose calls are made.
+    /// Take on again the identity of the thread whose calls are being made.
     pub(crate) fn resume(&mut self) {
-        // SAFETY: it waits, or is this thread.
+        // SAFETY: the current thread waits, or is this thread.
         unsafe { system::set_thread_pointer(self.current, self.can_set) };
     }
 
-    /// Be this thread itself again for a while.
+    /// Take on the identity of the first thread, which is this thread, for a while.
     pub(crate) fn become_main(&mut self) {
-        // SAFETY: it is this thread.
+        // SAFETY: the pointer is that of this thread.
         unsafe { system::set_thread_pointer(self.main, self.can_set) };
     }
 
@@ -111,7 +111,7 @@ impl Threads {
             return Err(NoThread::TooMany(self.most));
         }
         let failure = match self.start_with(number, STACK) {
-            // The libraries of this program need more memory for a thread.
+            // The libraries of this program need more memory for each thread.
             Err(NoThread::Refused(libc::EINVAL)) => self.start_with(number, LARGER_STACK),
             other => other,
         };
@@ -147,7 +147,8 @@ impl Threads {
         Ok(())
     }
 
-    /// Take a stack. Stacks are shared memory, so that their pages do not count as the allocator's.
+    /// Return memory for the stack of a thread. Stacks are in shared memory, so that their pages do not count as the
+    /// allocator's.
     fn take_stack(&mut self, size: usize) -> Option<*mut u8> {
         if self.stacks.is_null() || size != STACK {
             return system::shared(size, libc::MAP_NORESERVE);
@@ -158,7 +159,8 @@ impl Threads {
         Some(found)
     }
 
-    /// Let a thread end, and let its allocator clean up. The first thread cannot end, because it is this program's own.
+    /// Let a thread end, which lets the allocator clean up. The first thread cannot end, because it is this program's
+    /// own.
     pub(crate) fn end(&mut self, number: u64) {
         self.become_main();
         self.current = self.main;
@@ -170,12 +172,12 @@ impl Threads {
             return;
         }
         system::set(&thread.state, ENDING);
-        // SAFETY: it is joined once.
+        // SAFETY: the thread is joined only once.
         unsafe { libc::pthread_join(thread.handle, null_mut()) };
         thread.pointer = self.main;
         (self.ended, self.alive) = (self.ended + 1, self.alive - 1);
         if thread.stack_size == STACK {
-            // SAFETY: no thread uses it any more.
+            // SAFETY: no thread uses the stack any more.
             unsafe { *(thread.stack as *mut *mut u8) = self.stacks };
             self.stacks = thread.stack;
         }

@@ -1,11 +1,11 @@
 """Read Apache Arrow's tables and arrays from the objects of pyarrow.
 
 The layout of the C++ classes is not published. The class of an object is known by its vtable (also in stripped
-libraries). The class of what a ``std::shared_ptr`` owns is known by the name of the class of its counts,
+libraries). The class of what a ``std::shared_ptr`` owns is known by the name of the class of its reference counts,
 ``std::_Sp_counted_ptr_inplace<arrow::ChunkedArray, …>``. An object is believed only if one of the two names its class.
 The offsets of its fields are those of arrow/array/data.h, chunked_array.h, table.cc, buffer.h and type.h, which are
-nearly the same in pyarrow 6 to 26. ``std::string`` has two forms: older wheels of pyarrow have that of GCC 4, with the
-length before the text.
+nearly the same in pyarrow 6 to 26. ``std::string`` has two forms: older wheels of pyarrow have the form of GCC 4, with
+the length before the text.
 
 Bytes are counted as ``nbytes`` counts them (arrow/util/byte_size.cc, ReferencedBufferSize): the bytes to which the
 items of an array refer, not whole buffers. pyarrow 6 and older count 4 bytes more for each chunk of text.
@@ -156,7 +156,8 @@ class Arrow:
             raise NotBelieved
 
     def _owned(self, address: int) -> tuple[int, str]:
-        """Return the address to which the object's ``shared_ptr`` points, and the class name of its counts.
+        """Return the address to which the object's ``shared_ptr`` points, and the name of the class of its reference
+        counts.
 
         The ``shared_ptr`` is recognised by the plain pointer with the same value that lies after it."""
         words = self._fields.raw(address)
@@ -169,7 +170,7 @@ class Arrow:
         return self._memory.word(address + place * self._word)
 
     def _pointers(self, address: int, place: int, most: int) -> list[int]:
-        """Return the pointers in a std::vector of shared_ptr, without the pointers to the counts."""
+        """Return the pointers in a std::vector of shared_ptr, without the pointers to the reference counts."""
         first, last = self._at(address, place), self._at(address, place + 1)
         count, rest = divmod(last - first, 2 * self._word)
         if rest or not 0 <= count <= most:
@@ -205,8 +206,8 @@ class Arrow:
         return [self._shown(self._field(field)[0]) for field in fields]
 
     def _field(self, address: int) -> tuple[str, int]:
-        """Return a field's name and type. The type follows a std::string, which has four words, or one in the older
-        form."""
+        """Return a field's name and type. The type follows a std::string, which has four words, or one word in the
+        older form."""
         self._spend()
         if self._classes.name(address) != "arrow::Field":
             raise NotBelieved
@@ -359,7 +360,7 @@ class Arrow:
         return kind + (place if known else place + BEFORE_ITSELF) * self._word
 
     def _bits(self, data: _Data) -> int | None:
-        """Return the number of bits of an item of fixed width; None for types of variable width."""
+        """Return the number of bits of an item, for types of fixed width; None for types of variable width."""
         return self._width(data.kind, data.type)
 
     def _width(self, name: str, kind: int) -> int | None:

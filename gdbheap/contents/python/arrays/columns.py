@@ -33,7 +33,7 @@ class Piece:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The address of the first byte and that after the last byte. They are equal if there is no item."""
+        """The address of the first byte, and the address after the last byte. The two are equal if there is no item."""
         if not self.count:
             return self.start, self.start
         ends = (self.start, self.start + self.stride * (self.count - 1))
@@ -69,8 +69,8 @@ class Values:
 class Column:
     """A column, or the index of a table.
 
-    ``name``: its label as text; None if it has no label or the label is unknown. The bytes of ``values`` are those of
-    ``DataFrame.memory_usage()`` and ``ChunkedArray.nbytes``."""
+    ``name``: its label as text; None if it has no label or the label is unknown. The bytes of ``values`` are counted as
+    in ``DataFrame.memory_usage()`` and ``ChunkedArray.nbytes``."""
 
     what: str
     name: str | None
@@ -82,7 +82,7 @@ class Frame:
     """An array, or a table with its columns.
 
     ``address``: the Python object. ``type``: the name of its type. ``base``: for an array, the object whose memory it
-    shows, 0 if it has its own memory. For a tensor: ``device``: as str() shows it; ``nbytes``: the bytes of its own
+    uses, 0 if it has its own memory. For a tensor: ``device``: as str() shows it; ``nbytes``: the bytes of its own
     items; ``is_contiguous``: whether its items are adjacent; ``storage``: the address of the object that has its bytes,
     0 if unknown."""
 

@@ -157,7 +157,8 @@ class DataFrames:
         return list(range(start, stop, step))
 
     def _values(self, address: int, rows: int) -> list[Values]:
-        """Return the values of each row of a block. A two-dimensional array has ``rows`` rows, any other array one."""
+        """Return the values of each row of a block. A two-dimensional array has ``rows`` rows; any other array counts
+        as one row."""
         kinds = self._fields.kinds_of(address)
         array = self._backing(address) if EXTENSION in kinds else self._arrays.read(address)
         if array is not None and len(array.shape) == 2:
@@ -169,7 +170,8 @@ class DataFrames:
         return [self.values(address)]
 
     def _backing(self, address: int) -> Array | None:
-        """Return the numpy array of which an extension array consists; None if there is not exactly one."""
+        """Return the numpy array of which an extension array consists; None if it does not have exactly one numpy
+        array."""
         found = self._fields.held(address, NDARRAY_KIND)
         return self._arrays.read(found[0]) if len(found) == 1 else None
 
@@ -408,7 +410,7 @@ class DataFrames:
         return [item.unpack(self._fields.memory.read(place, item.size))[0] for place in places]
 
     def _dtype(self, address: int, kinds: frozenset[str]) -> str | None:
-        """Return the name of pandas' own dtype for an array; None if the array shows the dtype of its values."""
+        """Return the name of pandas' own dtype for an array; None if the array's dtype is the dtype of its values."""
         if "pandas.Categorical" in kinds:
             return "category"
         if "pandas.BooleanArray" in kinds:

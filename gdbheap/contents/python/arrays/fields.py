@@ -72,8 +72,8 @@ class Fields:
         return found
 
     def _read_kinds(self, kind: int) -> Iterator[str]:
-        """Yield the kinds of a type. It must be a type itself: its type is a type, and the first entry of its
-        ``tp_mro`` is itself."""
+        """Yield the kinds of the type at ``kind``. Yield nothing unless the object there is a type: its own type has
+        the flag of a type, and the first entry of its ``tp_mro`` is the object itself."""
         try:
             if not self.names.flags(self.type_of(kind)) & FLAG_TYPE:
                 return
@@ -120,14 +120,14 @@ class Fields:
             raise NotBelieved from error
 
     def raw(self, address: int) -> list[int]:
-        """Return the words of an object after its header that all instances of its type have (``tp_basicsize``)."""
+        """Return the words after an object's header, as many as every instance of its type has (``tp_basicsize``)."""
         head, word = self.release.at(OBJECT_HEAD), self.memory.machine.word
         size = self.memory.word(self.type_of(address) + self.release.at(TP_BASICSIZE))
         return self.words(address + head, min(max(size - head, 0) // word, MAX_FIELDS))
 
     def held(self, address: int, *kinds: str) -> list[int]:
-        """Return the objects of one of these kinds to which the object's fields refer, and then those of its
-        attributes."""
+        """Return the objects of one of these ``kinds``: first those to which the object's fields refer, then those to
+        which its attributes refer."""
         wanted = frozenset(kinds)
         found = [word for word in self.raw(address) if word and wanted & self.kinds_of(word)]
         found += [value for value in self.attributes(address).values() if wanted & self.kinds_of(value)]
@@ -142,7 +142,7 @@ class Fields:
         raise NotBelieved
 
     def number(self, address: int) -> int:
-        """Return the value of an int."""
+        """Return the value of the int at ``address``."""
         if not self.names.flags(self.type_of(address)) & FLAG_INT:
             raise NotBelieved
         try:
@@ -151,14 +151,14 @@ class Fields:
             raise NotBelieved from error
 
     def text(self, address: int, limit: int = 200) -> str:
-        """Return the first ``limit`` characters of a str."""
+        """Return the first ``limit`` characters of the str at ``address``."""
         found = read_str(self.memory, self.release, address, limit)
         if found is None or not self.is_str(address):
             raise NotBelieved
         return found
 
     def is_str(self, address: int) -> bool:
-        """Return whether the object is a str."""
+        """Return whether the object at ``address`` is a str."""
         return bool(self.names.flags(self.type_of(address)) & FLAG_UNICODE)
 
     def size(self, address: int) -> int | None:

@@ -53,7 +53,7 @@ class Dtype:
 
 @dataclass(frozen=True)
 class Array:
-    """A numpy array. ``base``: the object whose memory it shows, 0 if it has its own memory."""
+    """A numpy array. ``base``: the object whose memory it uses, 0 if it has its own memory."""
 
     address: int
     dtype: Dtype
@@ -113,7 +113,8 @@ class Arrays:
         return Frame(NDARRAY, name, address, None, array.shape, array.dtype.name, [column], array.base)
 
     def read(self, address: int) -> Array:
-        """Return the array at ``address``. Raises Fault; NotBelieved also if its items cannot lie where it says."""
+        """Return the array at ``address``. Raises Fault; NotBelieved also if its items cannot lie where the array says
+        that they do."""
         fields, at = self._fields, self._fields.release.at
         if KIND not in fields.kinds_of(address):
             raise NotBelieved

@@ -283,8 +283,8 @@ class Polars:
         return next((at for at in range(len(words) - 2) if self._chunks(*words[at : at + 3])), len(words))
 
     def _believed(self, dtype: str, words: list[int]) -> Iterator[_Series]:
-        """Yield every series that the vectors among the words can be: remains of earlier data may look like a vector
-        too."""
+        """Yield a series for each vector of arrays among the words. There may be several, because remains of earlier
+        data may look like a vector too."""
         lengths = _lengths(words, self._word)
         for at in range(len(words) - 2):
             chunks = self._chunks(*words[at : at + 3])
@@ -307,8 +307,8 @@ class Polars:
             return []
 
     def _array(self, address: int, vtable: int) -> list[int]:
-        """Return the words of an array. Its vtable states their number: size and alignment follow the first word, a
-        function."""
+        """Return the words of an array. Its vtable states their number: the first word of a vtable is a function, and
+        the size and the alignment follow."""
         size, alignment = self._fields.words(vtable + self._word, 2)
         if alignment not in (self._word, 2 * self._word) or not 0 < size <= MAX_BODY or size % self._word:
             raise NotBelieved

@@ -1,14 +1,14 @@
 """Read torch's tensors from memory (checked with torch 1.13 and 2.13).
 
 A ``torch.Tensor`` points to a TensorImpl. This points back to the tensor, and to a StorageImpl, whose bytes several
-tensors may show (torch/csrc/autograd/python_variable.h, c10/core/TensorImpl.h and StorageImpl.h). Between releases, the
+tensors may use (torch/csrc/autograd/python_variable.h, c10/core/TensorImpl.h and StorageImpl.h). Between releases, the
 number of fields before the pointer back differs, and so does the size of reference counts (one word or two). Therefore
 both objects are recognised by their vtables, and the pointer back by its value. The fields after it have stayed the
 same: sizes and strides, offset, number of items, dtype, device. A tensor is believed only if the product of its sizes
 is its number of items, and if its storage is on its device, lies where bytes can lie, and has room for all items.
 
-The bytes are those of the storage, as in ``untyped_storage().nbytes()``: they are in use as long as one tensor shows
-any of them.
+The bytes are those of the storage, as in ``untyped_storage().nbytes()``: they are in use as long as one tensor uses any
+of them.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ DTYPES = (
     *((f"uint{bits}", 1) for bits in range(1, 8)), *((f"int{bits}", 1) for bits in range(1, 8)),
     ("float8_e8m0fnu", 1), ("float4_e2m1fn_x2", 1),
 )  # fmt: skip
-# The number of items in one byte of the storage. torch itself counts a byte for each item.
+# The number of items in one byte of the storage, for types with several. torch itself counts a byte for each item.
 PACKED = {"quint4x2": 2, "quint2x4": 4}
-# enum DeviceType (c10/core/DeviceType.h).
+# The names of enum DeviceType (c10/core/DeviceType.h).
 CPU = "cpu"
 DEVICES = (
     CPU, "cuda", "mkldnn", "opengl", "opencl", "ideep", "hip", "fpga", "maia", "xla", "vulkan", "metal", "xpu", "mps",
@@ -65,8 +65,8 @@ class Tensor:
     """A tensor.
 
     ``device``: as str() shows it. ``storage``: the address of the StorageImpl, 0 if there is none (sparse tensors).
-    ``start`` and ``size``: where the storage's bytes lie in this memory; both are 0 if they do not. ``offset`` and
-    ``strides`` count items."""
+    ``start`` and ``size``: where the storage's bytes lie in the target's memory; both are 0 if the bytes lie elsewhere.
+    ``offset`` and ``strides`` count items."""
 
     address: int
     dtype: str
@@ -104,7 +104,8 @@ class Tensor:
 
     @property
     def values(self) -> Values:
-        """The part of the tensor that lies in this memory: the items from the first one on, and the whole storage."""
+        """The part of the tensor that lies in the target's memory: the items from the first one on, and the whole
+        storage."""
         length = self.shape[0] if self.shape else 1
         if not self.storage:
             return Values(self.dtype, length, None)
@@ -187,7 +188,7 @@ class Tensors:
     def _stored(self, plain: Tensor, storage: int, devices: list[int]) -> Tensor:
         """Return the tensor with its storage, which must be on one of these devices.
 
-        A storage on a device other than the CPU, or without data, has no bytes in this memory."""
+        A storage on a device other than the CPU, or without data, has no bytes in the target's memory."""
         for place in DATA_AT:
             start = storage + place * self._fields.memory.machine.word
             words = self._fields.words(start, STORAGE_WORDS)

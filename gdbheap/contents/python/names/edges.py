@@ -109,7 +109,7 @@ def _attribute(name: str, follow: Follow | None = None) -> Edge:
 
 
 class EdgeNames:
-    """Names the edges of one target. A holder is read when one of its edges is asked for."""
+    """Names the edges of one target. A holder's memory is read only when one of its edges is asked for."""
 
     def __init__(self, texts: Repr, threads: Threads) -> None:
         self._texts = texts
@@ -232,7 +232,7 @@ class EdgeNames:
         return {offset: name for offset, name in places if offset is not None}
 
     def _moved(self, fields: dict[int, str]) -> dict[int, str]:
-        """Return the fields, which lie after an object's header, by their offsets in this build."""
+        """Return the fields by their offsets in this build. All fields lie after an object's header."""
         return {self._release.at(offset): name for offset, name in fields.items()}
 
     def _in_fields(self, holder: int, fields: dict[int, str], target: int) -> Iterator[Edge]:
@@ -244,7 +244,7 @@ class EdgeNames:
         return lambda other: self._space.word(other + offset)
 
     def _members(self, kind: int) -> Iterator[tuple[int, str]]:
-        """Yield (offset, name) of each member of a type and its bases that is an object."""
+        """Yield (offset, name) of each object member of a type and of its bases."""
         for _ in range(MAX_BASES):
             if not kind:
                 return

@@ -27,7 +27,8 @@ class LibraryVariable(NamedTuple):
 
 
 def variable_to(references: PythonNodes, root: Node, first: Node) -> LibraryVariable | None:
-    """Return the static variable that contains the word of the library's data ``root`` which points to a node.
+    """Return the static variable that contains the word that points to the node ``first``. ``root``: the library's
+    data.
 
     None if ``root`` is not a library's data, or if no symbol covers the word."""
     if root.root is None or root.root.phase != BY_OTHERS or not root.root.ranges:

@@ -68,7 +68,7 @@ ITERATORS = ("iterator", "_keys", "_values", "_items")
 AMBIGUOUS = ("str_iterator", "zip_iterator")
 # Names in builtins that are aliases: their types have another name.
 ALIASES = ("EnvironmentError", "IOError", "bytes")
-# Modules whose types have no underscore in their names, although the module that makes them has one.
+# Modules whose types have no underscore in their names, although the module that makes these types has one.
 PUBLIC = ("collections", "datetime", "decimal", "functools", "operator", "weakref")
 RENAMED = {
     "array.ArrayType": "array.array",
@@ -177,8 +177,8 @@ def _dotted(places: list[Place]) -> str:
 
 
 def like_modules(space: Space, release: Release, types: Iterable[int]) -> list[int]:
-    """Return those of ``types`` whose objects begin with a pointer to a dict: modules, and a few others. Exceptions are
-    left out."""
+    """Return the addresses in ``types`` of types whose objects begin with a pointer to a dict: modules, and a few
+    others. Exceptions are left out."""
     found = []
     for address in types:
         with suppress(Fault):

@@ -1,4 +1,4 @@
-"""Assign objects to packages before references are followed.
+"""Assign objects to their homes, such as packages, before references are followed.
 
 Modules, classes and functions belong to the package in which they were written, static data to its library. Each
 running frame is a home itself."""
@@ -51,8 +51,8 @@ FUNCTION, DICT = "function", "dict"
 
 
 class Home(NamedTuple):
-    """The owner of objects. ``kind``: one of the kinds above. ``name``: of the package, frame, file or thread,
-    otherwise ""."""
+    """The owner of objects. ``kind``: one of the kinds above. ``name``: the name of the package, frame, file or thread;
+    "" for other kinds."""
 
     kind: str
     name: str
@@ -97,8 +97,8 @@ class Homes:
     def _known_packages(self, found: list[tuple[Node, Node, str]]) -> dict[str, Home]:
         """Return the homes of packages by name.
 
-        Modules in the folder of the module ``os`` are the standard library, and so are modules that have no file but
-        were imported."""
+        Modules in the folder of the module ``os`` are the standard library, and so are imported modules that have no
+        file."""
         files = {
             name: _text(self._references, names, "__file__", MAX_PATH_LENGTH)
             for _module, names, name in found
@@ -116,7 +116,8 @@ class Homes:
         return homes | {name: Home(INTERPRETER_ITSELF, "") for name in BUILTINS}
 
     def _home(self, module: str, is_static: bool = False) -> Home:
-        """Return the home of a module. ``is_static``: a static type names it, so it may never have been imported."""
+        """Return the home of a module. ``is_static``: the module's name comes from a static type, so the module may
+        never have been imported."""
         name = module.partition(".")[0]
         if name in self._packages:
             return self._packages[name]

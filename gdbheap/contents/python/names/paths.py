@@ -60,7 +60,8 @@ class ObjectPaths:
     def edge(self, holder: Node, target: Node, above: str = "") -> Edge:
         """Return the name of the reference from ``holder`` (an object, a root, or an unknown block) to ``target``.
 
-        ``above``: the text of an edge to the holder. If the holder is a dict, it shows whether the keys are names."""
+        ``above``: the text of an edge to the holder. If the holder is a dict, this text shows whether the keys are
+        names."""
         key = holder.id, target.id, is_namespace(above)
         found = self._edges.get(key)
         if found is None:
@@ -117,7 +118,7 @@ class ObjectPaths:
         )
 
     def naming(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Return the whole chain."""
+        """Return the whole chain: the names of all its nodes together distinguish its holder."""
         return numbers
 
     def _objects(self, numbers: Sequence[int]) -> list[Node]:
@@ -135,7 +136,7 @@ class ObjectPaths:
         return steps
 
     def _prefix(self, numbers: Sequence[int]) -> _Prefix:
-        """Return the edges of a chain. Beginnings of chains are cached, because other chains have the same ones."""
+        """Return the edges of a chain. Beginnings of chains are cached, because other chains begin in the same way."""
         done, prefix = 0, _Prefix()
         places = range(PORTION, len(numbers), PORTION)
         for place in reversed(places):
@@ -185,7 +186,8 @@ def is_own_dict(expression: str) -> bool:
 
 
 def _where(root: PythonRoot) -> str:
-    """Return " in interpreter N" for the ``sys.modules`` of a subinterpreter; "" for that of the main interpreter."""
+    """Return " in interpreter N" for the ``sys.modules`` of a subinterpreter; "" for the ``sys.modules`` of the main
+    interpreter."""
     return f" in interpreter {root.interpreter}" if root.interpreter else ""
 
 
@@ -193,7 +195,7 @@ def _where(root: PythonRoot) -> str:
 class _Run:
     """An edge that is followed ``count`` times in a row from objects of one type.
 
-    Instead of one edge it may be two: to the dict of an instance, and a key in it."""
+    A run may also repeat two edges in turn: the edge to the dict of an instance, and the edge of a key in that dict."""
 
     edges: tuple[Edge, ...]
     kind: int

@@ -46,7 +46,8 @@ class TypeNames:
         return self._names[address]
 
     def _name_now(self, address: int) -> str | None:
-        """Return the type's name from the process if it runs again, because not everything was copied; otherwise None.
+        """Return the type's name from the running process. None if the process does not run again yet, or if all memory
+        was copied.
 
         Names of types do not change, so the running process still has the same ones."""
         space = self._space.as_it_runs()

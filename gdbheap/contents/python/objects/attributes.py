@@ -189,8 +189,7 @@ class Attributes:
         return self._slots[kind]
 
     def _read_slots(self, kind: int) -> list[Slot]:
-        """Return (name, offset) of each member of the class and its bases that is an object. Members of bases come
-        first."""
+        """Return (name, offset) of each object member of the class and of its bases. Members of bases come first."""
         found: list[list[Slot]] = []
         while kind and len(found) < MAX_BASES:
             try:

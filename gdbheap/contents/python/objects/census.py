@@ -100,7 +100,7 @@ class Found:
 
 @dataclass(frozen=True)
 class CensusRequest:
-    """What a census is asked for; see native/core/src/python/census.rs.
+    """The request for a census; see native/core/src/python/census.rs.
 
     ``roots``: the owner of each root of the graph, as an index into ``Roots.names``. ``watched``: the blocks whose
     owners are wanted. ``unknown``: how many of the largest blocks without an owner to list."""
@@ -114,8 +114,8 @@ class CensusRequest:
 class Owner:
     """The owner of a block: the object's address, its type's name, and the role of the block (``items``, ``keys``).
 
-    If only a root leads to the block (see ``Roots``), and no object, then ``type`` is None, ``address`` is that of the
-    word that points to the block, and ``role`` names the root.
+    If only a root leads to the block (see ``Roots``), and no object, then ``type`` is None, ``address`` is the address
+    of the word that points to the block, and ``role`` names the root.
     """
 
     address: int
@@ -126,8 +126,8 @@ class Owner:
 class Objects:
     """The Python objects of one target, in the ``blocks`` of its allocators.
 
-    They include objects in ``unwalked`` memory to which others point, with the buffers that these objects' fields name.
-    Raises Unsupported if the layout of the objects cannot be proven.
+    They include objects in ``unwalked`` memory to which other objects point, and the buffers to which the fields of
+    such objects point. Raises Unsupported if the layout of the objects cannot be proven.
     """
 
     def __init__(
@@ -198,9 +198,9 @@ class Objects:
         )
 
     def _prove_by_references(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
-        """Return the layout with that size of PyGC_Head with which references lead to the most blocks.
+        """Return the layout with the right size of PyGC_Head: the size with which references lead to the most blocks.
 
-        It is used if no walked block decides. Raises Unsupported."""
+        This is used if no walked block shows the size. Raises Unsupported."""
         known = self.release.get("gc_head")
         heads = GC_HEADS if known is None else (known,)
         counts = {head: len(self._find_claimed(replace(layout, gc_head=head))) for head in heads}
@@ -357,14 +357,14 @@ class Objects:
     def chunks_of(
         self, kinds: set[int], wanted: _native.Wanted, progress: Progress | None = None
     ) -> list[_native.ListedChunk]:
-        """Return those of the ``wanted`` chunks that look like live objects of the types whose addresses are in
+        """Return the chunks among ``wanted`` that look like live objects of the types whose addresses are in
         ``kinds``."""
         return _native.list_objects(self.heaps, self.layout, kinds, wanted, progress)
 
     def instances(
         self, kinds: dict[int, int], without: set[int], order: str, top: int | None, progress: Progress | None = None
     ) -> _native.InstanceList:
-        """Return the live objects of some types, the first ``top`` in ``order``.
+        """Return the live objects of some types: the first ``top`` of them, sorted by ``order``.
 
         ``kinds``: the addresses of the types, with their ranks in the alphabet. Each object has the size of its block
         and the size of the blocks that its fields own. ``without``: blocks that only look like objects."""
@@ -380,8 +380,8 @@ class Objects:
     ) -> dict[int, Owner | None]:
         """Return the owner of each block that is a buffer, by the program's pointer to the block.
 
-        None if the block has no owner, or none that is known without the graph ``references``. If some blocks are not
-        known yet, a census is taken."""
+        None if the block has no owner, or if its owner is not known without the graph ``references``. If some blocks
+        are not known yet, a census is taken."""
         missing = [block for block in blocks if block not in self._owners]
         if missing:
             self.census(missing, progress, references=references)

@@ -23,7 +23,7 @@ CACHE, CACHE_LIMIT = 72, 96
 
 @dataclass(frozen=True)
 class Values:
-    """Where objects have their values, for the native half; see native/core/src/python/values.rs."""
+    """The offsets of the values in objects, for the native half; see native/core/src/python/values.rs."""
 
     kinds: list[tuple[int, int]]
     sizing: Sizing
@@ -72,8 +72,8 @@ class CacheLimit:
 
 
 def cache_limit(texts: Repr, address: int) -> CacheLimit | None:
-    """Return the entries and the maxsize of the lru_cache at ``address``; None if unknown, as before 3.7 (other
-    fields)."""
+    """Return the entries and the maxsize of the lru_cache at ``address``; None if unknown, for example before 3.7, when
+    an lru_cache had other fields."""
     release, space = texts.release, texts.space
     if (release.major, release.minor) < (3, 7):
         return None

@@ -22,7 +22,8 @@ MAX_SAMPLED_BLOCKS = 20_000
 
 @dataclass(frozen=True)
 class Measures:
-    """What is needed to compute sizes of objects. ``plain``: ``tp_flags`` of types whose objects hold no references."""
+    """The data from which the sizes of objects are computed. ``plain``: ``tp_flags`` of types whose objects hold no
+    references."""
 
     sizing: Sizing
     keys: TableHead | None
@@ -31,7 +32,7 @@ class Measures:
 
 
 def measures(release: Release) -> Measures:
-    """Return where objects of a release state their sizes, and the header of the tables of its dicts."""
+    """Return where objects of a release state their sizes, and the layout of the header of a dict's table."""
     (keys,) = [table.head for table in tables_of(release) if table.name == "dict"]
     return Measures(sizing(release), keys)
 
@@ -39,7 +40,7 @@ def measures(release: Release) -> Measures:
 def root_ranges(roots: Roots) -> list[list[tuple[int, int]]]:
     """Return three lists of ranges: the interpreter's data, other static data, and the threads' stacks.
 
-    Their words are believed in this order."""
+    Words in the first list are believed first, then those in the second, then those in the third."""
 
     def of(numbers: Sequence[int]) -> list[tuple[int, int]]:
         return [(start, end) for number, start, end in roots.ranges if number in numbers]

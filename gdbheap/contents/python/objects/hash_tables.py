@@ -15,8 +15,8 @@ from gdbheap.layout.cpython import FLAG_BYTES, FLAG_UNICODE, OB_SIZE, Release
 # The first keys of the dicts of modules and classes.
 FIRST_NAMES = ["__name__", "__module__"]
 DICT_SLOT, SET_SLOT, HASHED_KEY = 24, 16, 8
-# How many places of a table are sampled, and how many slots at each place. In a normal table of a dict a third of the
-# slots is in use, in that of a set a seventh.
+# How many places of a table are sampled, and how many slots at each place. A third of the slots of a dict's table is
+# normally in use, and a seventh of the slots of a set's table.
 PLACES, INDICES, ENTRIES = 32, 16, 4
 SPARSE_DIVISOR = 4
 # The most bytes by which a block may exceed its table, because of headers and of rounding to pages.
@@ -38,7 +38,7 @@ class TableHead:
 
 @dataclass(frozen=True)
 class TableEntries:
-    """How text keys are stored, and the texts of which a dict of names has one as its first key."""
+    """The way in which text keys are stored, and a list of texts: the first key of a dict of names is one of them."""
 
     text_flags: int
     text_at: int
@@ -82,7 +82,7 @@ def tables_of(release: Release) -> list[Table]:
 
 
 def looks_sparse(space: Memory, table: Table, address: int, size: int) -> bool:
-    """Return whether a block may be such a table of which less than a quarter of the slots is in use."""
+    """Return whether a block may be a table with the layout ``table``, with less than a quarter of its slots in use."""
     try:
         if table.head is None:
             return _has_few_keys(space, table, address, 1 << (size // table.slot).bit_length() - 1)

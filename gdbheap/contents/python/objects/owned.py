@@ -1,4 +1,4 @@
-"""The fields with which objects own blocks, as data for the native census.
+"""The fields through which objects own blocks, as data for the native census.
 
 The offsets are CPython's (Objects/*.c of each release; the shipped tables were checked against DWARF).
 """
@@ -41,7 +41,7 @@ ANY_WORD = 0xFFFFFFFF
 OWNDATA = 4
 SET_MASK = 32
 # The bytes of an entry in a set's table, of an entry in the table of Python 2's dict, and of a node of an OrderedDict;
-# the offset of the item size in array.array's description, and that of the buffer size in a buffered file.
+# the offset of the item size in array.array's description, and the offset of the buffer size in a buffered file.
 SET_ENTRY, TABLE_ENTRY, ORDERED_NODE, ITEM_SIZE, BUFFER_SIZE = 16, 24, 56, 4, 120
 # MAXFREEBLOCKS of Modules/_collectionsmodule.c.
 FREE_DEQUE_BLOCKS = 16
@@ -124,7 +124,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Family:
-    """Types that own blocks through the same fields: types with a bit of ``flags``, or with a base named in
+    """Types that own blocks through the same fields: all types that have a bit of ``flags`` or a base named in
     ``names``."""
 
     flags: int
@@ -171,7 +171,7 @@ def families(release: Release) -> list[Family]:
         Family(0, LOCKS, [_claim(at(16), "data", follow=CLAIM, extent=Extent(COUNT, more=SEMAPHORE))]),
         Family(0, ["_ctypes._CData"], _ctypes_claims(release)),
         Family(0, ["numpy.ndarray"], _ndarray_claims(release)),
-        # mmap_object, all releases since 2.7: data, size.
+        # The fields of mmap_object in all releases since 2.7: data, size.
         Family(0, ["mmap.mmap"], [_claim(at(16), "data", extent=Extent(COUNT, at(24), 1))]),
         Family(0, ["builtin_function_or_method"], [_claim(at(16), "definition", follow=CLAIM)]),
         Family(0, DESCRIPTORS, [_claim(release["descr_method"], "definition", follow=CLAIM)]),
@@ -197,7 +197,7 @@ def _set_claims(release: Release) -> list[Claim]:
 def _bytearray_extent(release: Release) -> Extent:
     """Return the rule for the size of a bytearray's data: ob_alloc.
 
-    Since 3.15 the data is a bytes object. Its size is that of the object without its header and final zero byte."""
+    Since 3.15 the data is a bytes object. The header and the final zero byte of that object do not count."""
     if release.get("bytearray_is_bytes"):
         return Extent(VARIABLE, NOWHERE, release.at(OB_SIZE), release["bytes_data"] + 1)
     return Extent(COUNT, release["bytearray_alloc"], 1)
@@ -208,8 +208,8 @@ class DequeLayout:
     """The layout of a deque.
 
     Offsets in the deque: ``left`` of its first block, ``left_index`` of the index of the first item in that block,
-    ``length`` of the number of items. A block has ``room`` for so many items; in a block, ``items`` is the offset of
-    the items and ``right_link`` that of the link to the next block."""
+    ``length`` of the number of items. ``room``: the number of items for which a block has room. Offsets in a block:
+    ``items`` of the items, ``right_link`` of the link to the next block."""
 
     left: int
     left_index: int
@@ -231,7 +231,7 @@ def deque_layout(release: Release) -> DequeLayout:
 def _deque_claims(release: Release) -> list[Claim]:
     """Return the claims of a deque. Links lead from leftblock to rightblock; the link of rightblock is stale.
 
-    Since 3.11 a deque keeps up to 16 empty blocks, with stale items, and states their number."""
+    Since 3.11 a deque keeps up to 16 empty blocks, with stale items, and stores the number of these blocks."""
     layout = deque_layout(release)
     contents = DEQUE if layout.items else OLD_DEQUE
     left, last = layout.left, layout.left + 8
@@ -345,9 +345,10 @@ def _optional(
 
 
 def _managed_values(release: Release) -> list[Family]:
-    """Return the family that owns attribute values before the object.
+    """Return the family of types whose objects own their attribute values, through a word before the object.
 
-    In 3.11 a word points to the values; in 3.12 the pointer to the dict does, with a tag."""
+    In 3.11 this word only points to the values; in 3.12 it is the pointer to the dict, which points to the values if it
+    has a tag."""
     extent = Extent(OF_PREFIXED, unit=release.get("ht_cached_keys") or 0, more=release.get("dk_nentries") or 0)
     values, tag = release.get("managed_values"), release.get("managed_values_tag")
     if values is not None:

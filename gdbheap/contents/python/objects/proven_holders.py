@@ -22,7 +22,7 @@ PARTS_PERCENT = 90
 class KeptObjects(PythonNodes):
     """The objects of at least ``minimum`` bytes that modules and frames keep alive, and the objects on the way to them.
 
-    Their node numbers are those of the native half, whose graph is not drawn. About ``most`` blocks are read, in at
+    Their node numbers come from the native half, which does not draw the graph. About ``most`` blocks are read, in at
     most ``seconds`` of CPU time."""
 
     def __init__(

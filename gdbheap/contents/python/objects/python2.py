@@ -41,7 +41,8 @@ def dict_items(
 
 
 def entry_reader(space: Memory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
-    """Return a function that returns the value of ``key`` in another dict, if the key has the same slot as in this one.
+    """Return a function that returns the value of ``key`` in another dict, if the key has the same slot there as in the
+    dict at ``address``.
 
     The function returns 0 if the key is not in that slot. None if the dict at ``address`` does not have the key. Raises
     Fault."""

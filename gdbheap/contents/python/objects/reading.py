@@ -133,10 +133,11 @@ def dict_items(
 
 
 def entry_reader(space: Memory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
-    """Return a function that returns the value of ``key`` in another dict, if it has the same index as in this one.
+    """Return a function that returns the value of ``key`` in another dict, if the key has the same index there as in
+    the dict at ``address``.
 
     The function returns 0 if the key is not at that index. None if the dict at ``address`` does not have the key, or if
-    an index does not help. Raises Fault."""
+    the index alone does not lead to the value. Raises Fault."""
     if release.get("ma_table") is not None:
         return python2.entry_reader(space, release, address, key)
     own = space.word(address + release["ma_keys"])

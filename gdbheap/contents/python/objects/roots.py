@@ -21,7 +21,7 @@ class Roots:
     ``names``: the owners of roots, the interpreter first. ``ranges``: the memory of each owner, by the index of its
     name. ``last``: the index of the threads, whose stacks have many stale pointers. ``registers``: the words in the
     threads' registers; in the middle of a function, nothing else may point to a block. ``thread_data``: the memory that
-    certainly belongs to the threads. ``stacks``: the rest of the threads' used stacks.
+    certainly belongs to the threads. ``stacks``: the other parts of the threads' used stacks.
 
     Arguments: ``live``: the parts of threads' stacks that may be in use. ``loose``: stacks of coroutines and signals,
     see ``live_stacks``. ``heaps``: the ranges of blocks and of the allocators' own records, which are left out of

@@ -1,7 +1,7 @@
-"""Which words of objects are references, as data for the native graph (native/core/src/graph/shapes.rs).
+"""Data for the native graph (native/core/src/graph/shapes.rs): which words of objects are references.
 
-For types without an entry here this follows from the type: every word of an object that is the address of an object is
-a reference, except lists of weak references.
+For types without an entry here, every word of an object that is the address of an object is a reference, except lists
+of weak references.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KNOWN = (
 
 @dataclass(frozen=True)
 class Form:
-    """Which words are references in objects of the types with a base in ``names``; see
+    """The words that are references, in objects of types with a base in ``names``; see
     native/core/src/graph/shapes.rs."""
 
     names: list[str]
@@ -91,7 +91,7 @@ class KeysLayout:
 
 @dataclass(frozen=True)
 class GraphLayout:
-    """Where the objects of a release have their references, for the native graph.
+    """The offsets of references in the objects of a release, for the native graph.
 
     ``interpreters``: the addresses of the interpreters' states, which contain free lists."""
 
@@ -177,7 +177,7 @@ def _code_form(release: Release) -> Form:
 
 
 def _frame_forms(release: Release) -> list[Form]:
-    """Return the forms of frames.
+    """Return the forms of frames, which say which words of a frame are references.
 
     Up to 3.10 frames are objects. Since 3.11 they are part of an object, or lie on a separate stack of their thread."""
     embedded, at = release.get("frame_data"), release.at

@@ -1,4 +1,5 @@
-"""Where objects state their sizes, for the native count of the bytes that they asked pymalloc for."""
+"""The fields in which objects state their sizes. With them the native half counts the bytes that objects asked pymalloc
+for."""
 
 from __future__ import annotations
 

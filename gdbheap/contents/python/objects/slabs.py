@@ -9,7 +9,7 @@ from gdbheap.layout.cpython import Release
 
 @dataclass(frozen=True)
 class Slab:
-    """The layout of a block that holds many objects: of ``block`` bytes, the first are a header, the others items.
+    """The layout of a block of ``block`` bytes that holds many objects: a header, then the items.
 
     ``header``: the bytes of the header. ``item``: the bytes of each item. See native/core/src/python/slabs.rs.
     """

@@ -51,7 +51,7 @@ def widest_label(texts: Repr, objects: Sequence[Node], left: Allowance) -> Wides
     """Return the label with the most values of the metric at the end of a chain of ``objects``.
 
     The metric's own dicts may follow it in the chain. None if there is no metric or a value is not text. ``left``: how
-    many values may still be read, for all metrics."""
+    many values may still be read, for all metrics together."""
     for node in reversed(objects):
         kind = texts.names.name(node.type)
         if kind.startswith(METRICS):
@@ -118,7 +118,7 @@ def log_handler(texts: Repr, objects: Sequence[Node]) -> LogHandler | None:
 
 
 def _name_of(texts: Repr, logger: Node) -> str | None:
-    """Return a logger's name as it may be shown, because it is the contents of a string."""
+    """Return a logger's name. It is hidden if contents of strings are hidden. None if it cannot be read."""
     try:
         for name, value in islice(texts.attributes.of(texts.space, logger.address, logger.type), MAX_ATTRIBUTES):
             if name == NAME:

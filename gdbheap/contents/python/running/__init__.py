@@ -1,1 +1,1 @@
-"""What runs in a Python process: interpreters, threads, frames, coroutines; and the tables of tracemalloc."""
+"""The running parts of Python: interpreters, threads, frames, coroutines; and the tables of tracemalloc."""

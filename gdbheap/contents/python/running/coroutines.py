@@ -84,7 +84,7 @@ class Task:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a frame is in its code, and whether the object for which it waits is on top of its stack."""
+    """The position of a frame in its code, and whether the object for which the frame waits is on top of its stack."""
 
     position: Position
     delegates: bool
@@ -116,7 +116,7 @@ class Coroutines:
     """Reads the coroutines, generators, tasks and greenlets of one target."""
 
     def __init__(self, objects: Objects, threads: Threads, tasks: TaskLayout | None) -> None:
-        """Prepare to read. ``tasks``: the layout of C's tasks, None if unknown."""
+        """Prepare to read coroutines and tasks. ``tasks``: the layout of C's tasks, None if unknown."""
         self._objects = objects
         self._space = objects.target.space
         self._memory = Pages(self._space)
@@ -140,8 +140,8 @@ class Coroutines:
         return self._running.get(frame, 0)
 
     def kinds(self, types: list[int]) -> dict[int, tuple[str, str]]:
-        """Return {address of the type: (kind, name of the base that decides the kind)} for types of coroutines and the
-        like."""
+        """Return {address of the type: (kind, name of the base that decides the kind)} for types of coroutines,
+        generators and similar objects."""
         found = {}
         for address in types:
             name = self._objects.names.name(address)
@@ -217,7 +217,7 @@ class Coroutines:
     def _is_delegation(self, position: Position, at: int) -> bool:
         """Return whether a frame waits in an ``await`` or ``yield from``: its next instruction shows it.
 
-        Since 3.13 the state of the generator shows it instead; this then always returns True. Raises Fault."""
+        Since 3.13 the state of the generator shows it instead; this method then always returns True. Raises Fault."""
         fields, memory = self._fields, self._memory
         if fields.delegating is not None:
             return True
@@ -269,7 +269,7 @@ class Coroutines:
     def _python_state(self, address: int, kind: int, is_mixed: bool) -> str | None:
         if is_mixed:
             return None if self._tasks is None else TASK_STATES.get(self._memory.u32(address + self._tasks.state))
-        # Until the task has ended, it has the state only from its class.
+        # Until the task has ended, ``_state`` is only an attribute of its class, not of the task itself.
         held = self._attribute(address, kind, "_state")
         return TASK_STATE_TEXTS.get(self._text(held) or "") if held else PENDING
 

@@ -46,7 +46,7 @@ class Interpreter:
 
     @cached_property
     def threads(self) -> Threads:
-        """The thread states, including those of subinterpreters. Raises Unsupported."""
+        """The thread states, including the thread states of subinterpreters. Raises Unsupported."""
         try:
             return Threads(self._target, self.module, self.release)
         except Fault as fault:

@@ -71,7 +71,7 @@ def _by_entries(table: bytes, line: int, offset: int) -> int | None:
 
 
 def _line_step(form: int, entries: Iterator[int]) -> int:
-    """Return by how many lines an entry advances, and consume the rest of the entry."""
+    """Return by how many lines an entry advances, and consume the remaining bytes of the entry."""
     if form == NO_LOCATION:
         return 0
     if form == LONG_FORM:

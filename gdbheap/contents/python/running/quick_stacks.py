@@ -67,7 +67,7 @@ class PythonStack:
     """The frames of a thread, innermost first, in groups.
 
     A group has the frames that one call of the evaluator runs: a function, and the functions that it called without a
-    further evaluator. A group may be empty, if its function is just ending. ``torn``: the outer frames could not be
+    further evaluator. A group may be empty, if its function is about to end. ``torn``: the outer frames could not be
     read."""
 
     groups: tuple[tuple[RawFrame, ...], ...]

@@ -74,7 +74,7 @@ def _word(source: _Source, name: str, number: int = 0) -> int:
 
 
 def _if_type(source: _Source, address: int, flag: int) -> list[int]:
-    """Return a list of the object at ``address``, or an empty list if its type does not have the flag. Raises Fault."""
+    """Return a list with the object at ``address``; an empty list if its type does not have the flag. Raises Fault."""
     space, release = source.space, source.release
     kind = space.word(address + release.at(OB_TYPE)) if address else 0
     return [address] if kind and space.word(kind + release.at(TP_FLAGS)) & flag else []
@@ -82,7 +82,7 @@ def _if_type(source: _Source, address: int, flag: int) -> list[int]:
 
 def _registered(source: _Source) -> Iterator[Registered]:
     """Yield the functions that are registered with one interpreter. Raises Fault."""
-    # codec_search_path, codec_search_cache, codec_error_registry.
+    # The three words are codec_search_path, codec_search_cache and codec_error_registry.
     kinds = enumerate((FLAG_LIST, FLAG_DICT, FLAG_DICT))
     functions, cache, handlers = (_if_type(source, _word(source, "interp_codecs", at), flag) for at, flag in kinds)
     if not (functions and cache and handlers):

@@ -107,7 +107,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Position:
-    """Where a frame is: its code object, the function's name, its file, and the line (None if it has none)."""
+    """The position of a frame: its code object, the function's name, its file, and the line (None if it has none)."""
 
     code: int
     function: str
@@ -223,9 +223,10 @@ class Threads:
             yield {w for w in set(words) if w > LOWEST_ADDRESS and not w % size and not base <= w < data}
 
     def _led_back_to(self, words: Iterable[int], place: int | None = None) -> list[int]:
-        """Return those words, ascending, that may be interpreters: their first thread state points back to them.
+        """Return those words, ascending, that may be addresses of interpreters: the first thread state of each points
+        back to it.
 
-        With ``place``, also those that have no thread state but a plausible address at the offset ``place``."""
+        With ``place``, also return those that have no thread state but a plausible address at the offset ``place``."""
         ordered = sorted(words)
         heads = self._words_at(ordered, self._release["interp_tstates"])
         backs = self._words_at([head or 0 for head in heads], self._release["ts_interp"])
@@ -297,7 +298,8 @@ class Threads:
     def _modules_place(self, interpreter: int) -> int | None:
         """Return the offset of ``sys.modules`` in an interpreter; None if it is not found.
 
-        It is the offset that is known from another interpreter, or that of the first field with a dict that fits."""
+        It is the offset that is known from another interpreter, or the offset of the first field with a dict that
+        fits."""
         if self._modules_at is not None:
             (word,) = self._words_at([interpreter], self._modules_at)
             if word is not None and self._may_be(word) and self._is_modules(word):
@@ -473,7 +475,7 @@ class Threads:
     def _stack_count(self, address: int, count: int) -> int | None:
         """Return how many values are on the stack of a frame with ``count`` variables.
 
-        None if this is unknown, as in the frame that is just running."""
+        None if this is unknown, as in the frame that runs at the moment."""
         release, space = self._release, self._space
         at = address + release["f_top"]
         if release["f_top_is_pointer"]:

@@ -34,7 +34,7 @@ MAX_DOMAINS = 1 << 10
 MAX_TABLES, LOOKED_AT, STEP = 1 << 16, 1 << 22, 4 << 10
 REMEMBERED = 1 << 16
 # Up to 3.8 a table states the size of its keys (a block's address, followed by the domain if there are several) and of
-# its data. Later tables have functions in their place.
+# its data. Later tables have functions instead of these two sizes.
 ADDRESS_SIZE, KEY_SIZES, TRACE_SIZE, NO_DATA = 8, (8, 12), 16, 0
 # traceback_t: hash, nframe (since 3.9 of 16 bits, followed by the total count), then packed frames of a pointer and a
 # line number. The pointer is to a str; since 3.15 to its bytes.
@@ -49,7 +49,7 @@ NAME_COST, CHARACTERS = 16, 4
 
 @dataclass(frozen=True)
 class TraceTable:
-    """A table of traces, as the native count takes it; see native/core/src/python/traces.rs.
+    """A table of traces, in the form in which it is passed to the native count; see native/core/src/python/traces.rs.
 
     ``count``: the number of its buckets. ``key``: the bytes of a key, if entries contain the trace after the key; 0 if
     they point to the trace."""

@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"\b(?:0x[0-9a-f]+|\d[\d,]*)\b")
 
 
 class Disclosure:
-    """What may be shown of one target.
+    """The rules for what may be shown of one target.
 
     ``contents``: contents of strings, bytes and keys are shown; this may change between gdb commands. ``is_place``:
     returns whether a number is an address in a mapping or the end of a mapping; such a number is no secret."""

@@ -1,4 +1,4 @@
-//! The processor's cache.
+//! Prefetching into the processor's cache.
 #![forbid(unsafe_code)]
 
 /// Do nothing: Rust has no name for the prefetch instruction on this processor.

@@ -1,4 +1,4 @@
-//! Code is not decoded, so no place that makes a system call is known.
+//! Machine code is not decoded on this processor, so no place that makes a system call is known.
 #![forbid(unsafe_code)]
 
 use crate::process::patch::planned::Call;

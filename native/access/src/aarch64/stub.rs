@@ -1,10 +1,10 @@
-//! Code is not changed on this processor.
+//! The code of a target is not changed on this processor.
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result};
 use crate::process::patch::planned::{Function, Patch, Wish};
 
-/// The reach of the instruction `b`, with some margin.
+/// The reach of the instruction `b` in bytes, less some margin.
 pub(crate) const REACH: u64 = 0x7ff_0000;
 
 /// Return an error: code is not changed on this processor.

@@ -1,5 +1,5 @@
-//! Recognizing system calls by their numbers. No thread can make one for gdbheap yet, because the number is in a
-//! separate register set.
+//! Recognizes system calls by their numbers. No thread can make a system call for gdbheap yet, because on this
+//! processor the number is in a separate register set.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers::{PROGRAM_COUNTER, X0, X8};
@@ -8,8 +8,9 @@ use crate::arch::registers::{PROGRAM_COUNTER, X0, X8};
 pub(crate) const IS_SUPPORTED: bool = false;
 /// The instruction `svc #0`.
 pub(crate) const INSTRUCTION: &[u8] = &[0x01, 0x00, 0x00, 0xd4];
-/// The architecture that a seccomp(2) filter sees for gdbheap's programs (`AUDIT_ARCH_AARCH64`). NUMBERS_OF_OTHERS: the
-/// first system call number that belongs to another architecture; here there are none.
+/// AUDIT_ARCHITECTURE: the architecture that a seccomp(2) filter sees in system calls of gdbheap's programs
+/// (`AUDIT_ARCH_AARCH64`). NUMBERS_OF_OTHERS: the first system call number that belongs to another architecture; no
+/// number does here.
 pub(crate) const AUDIT_ARCHITECTURE: u32 = 0xc000_00b7;
 pub(crate) const NUMBERS_OF_OTHERS: u32 = u32::MAX;
 /// The numbers of execve and execveat for 64-bit and 32-bit programs.
@@ -30,13 +31,14 @@ pub(crate) fn is_inside(_: &[u64]) -> bool {
     false
 }
 
-/// Change the registers so that the thread makes a system call next, by the instruction at an address.
+/// Change the registers so that the thread next makes the system call `number`. `instruction`: the address of a system
+/// call instruction.
 pub(crate) fn prepare(registers: &mut [u64], instruction: u64, number: u64, arguments: [u64; 6]) {
     registers[..arguments.len()].copy_from_slice(&arguments);
     (registers[X8], registers[PROGRAM_COUNTER]) = (number, instruction);
 }
 
-/// Do nothing: no call was begun.
+/// Do nothing: no system call was begun.
 pub(crate) fn leave_out(_: &mut [u64]) {}
 
 /// Return the number of the system call that a thread is in.

@@ -1,8 +1,9 @@
-//! Questions that the kernel may never answer, and that not even SIGKILL interrupts.
+//! Asks the kernel questions that it may never answer. Not even SIGKILL interrupts the wait for such an answer.
 //!
-//! To find the holes of a file the kernel waits for the lock of its inode; to list what an epoll watches, for the lock
-//! of the epoll. Another user's thread may hold such a lock for ever. A thread of gdbheap that waits for it would keep
-//! gdbheap from ending, so a child process asks, and is left behind if the kernel blocks it.
+//! To find the holes of a file, the kernel waits for the lock of the file's inode; to list what an epoll watches, it
+//! waits for the lock of the epoll. A thread of another user may hold such a lock for ever. If a thread of gdbheap
+//! waited for the lock, gdbheap could not end. So a child process asks the kernel, and gdbheap leaves the child behind
+//! if the kernel blocks it.
 
 use crate::bytes::u64_at;
 use crate::child::descriptor::close_others;
@@ -17,16 +18,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The most children that may wait at once, of this process and of the processes that it forks. Each child keeps a copy
-/// of this process's memory. Beyond this number, questions fail.
+/// The largest number of children that may wait at once, including the children of forked processes. Each child keeps a
+/// copy of this process's memory. While this many children wait, every further question fails.
 const MOST: u32 = 16;
-/// A question takes at most this long, even if its parts are answered one by one.
+/// A question takes at most this long, even if the parts of its answer arrive one by one.
 pub(crate) const LONGEST: Duration = Duration::from_secs(10);
 const PART: usize = 1 << 16;
 
 static WAITING: OnceLock<&'static AtomicU32> = OnceLock::new();
 
-/// Return the number of children that have not ended. All processes that are forked from now on share this number.
+/// Return the counter of the children that have not ended. All processes that are forked from now on share this
+/// counter.
 pub fn waiting() -> &'static AtomicU32 {
     WAITING.get_or_init(|| {
         let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
@@ -41,9 +43,9 @@ pub fn waiting() -> &'static AtomicU32 {
     })
 }
 
-/// Run `work` in a child process that keeps only the descriptors `kept`, and return the words that it finds. ETIMEDOUT
-/// if the kernel blocks the child, or if too many other children are blocked. `hasty`: give up early, because a process
-/// may be stopped meanwhile; gdbheap also gives up early while another child waits.
+/// Run `work` in a child process that keeps only the descriptors `kept` open, and return the words that `work` returns.
+/// ETIMEDOUT if the kernel blocks the child, or if too many other children are blocked. `hasty`: give up early, because
+/// a process may be stopped meanwhile; gdbheap also gives up early while another child waits.
 pub(crate) fn ask(kept: &[RawFd], hasty: bool, work: impl FnOnce() -> Vec<u64>) -> Result<Vec<u64>> {
     let late = || Error::from_raw_os_error(libc::ETIMEDOUT);
     let count = waiting();
@@ -54,10 +56,10 @@ pub(crate) fn ask(kept: &[RawFd], hasty: bool, work: impl FnOnce() -> Vec<u64>) 
     }
     let started = pipe().and_then(|(reader, writer)| {
         let held = SignalsHeld::hold();
-        // SAFETY: the child makes system calls, allocates by the C library's malloc, and ends by _exit.
+        // SAFETY: the child only makes system calls, allocates by the C library's malloc, and ends by _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // The child must not keep files open that other programs wait to see closed.
+            // Other programs may wait until certain files are closed, so the child must not keep them open.
             close_others(kept.iter().copied().chain([writer.as_raw_fd()]).collect());
             answer(File::from(writer), work);
         }
@@ -100,7 +102,7 @@ pub(crate) fn ask(kept: &[RawFd], hasty: bool, work: impl FnOnce() -> Vec<u64>) 
     Ok(words)
 }
 
-/// Run the whole life of the child. No exit handler of the process runs at its end.
+/// Do everything that the child does: it answers and ends. No exit handler of the process runs at the child's end.
 fn answer(mut pipe: File, work: impl FnOnce() -> Vec<u64>) -> ! {
     // SAFETY: numbers and a text of ours.
     unsafe {
@@ -108,8 +110,8 @@ fn answer(mut pipe: File, work: impl FnOnce() -> Vec<u64>) -> ! {
         libc::prctl(libc::PR_SET_NAME, c"gdbheap asks".as_ptr());
     }
     let mut found = work();
-    // Closing may block, too, if a program serves the file. So the files are closed now, and none is left to close at
-    // the end.
+    // Closing a file may block, too, if a program serves the file. So the files are closed now, and no file is left to
+    // be closed at the end of the process.
     close_others(vec![pipe.as_raw_fd()]);
     waiting().fetch_sub(1, Ordering::SeqCst);
     found.push(found.len() as u64);
@@ -119,7 +121,7 @@ fn answer(mut pipe: File, work: impl FnOnce() -> Vec<u64>) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Return whether there is something to read, or the end of the pipe, before the time is over.
+/// Return whether the pipe has bytes to read, or has ended, before the time `until`.
 fn is_ready(pipe: &File, until: Instant) -> bool {
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -127,7 +129,7 @@ fn is_ready(pipe: &File, until: Instant) -> bool {
         // SAFETY: one record of this function.
         match unsafe { libc::poll(&mut one, 1, left.as_millis() as libc::c_int) } {
             1 => return true,
-            // Python or gdb handles the signal later.
+            // A signal interrupted the wait. Python or gdb handles the signal later.
             -1 if !left.is_zero() => {}
             _ => return false,
         }

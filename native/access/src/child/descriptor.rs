@@ -1,17 +1,17 @@
-//! Descriptors that Python opened, and those that a child process must not keep.
+//! Functions for file descriptors: those that Python opened, and those that a child process must not keep open.
 
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::Error;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// How often an entry is tried again if its folder is being changed at the moment.
+/// How many times to try to open an entry whose folder is being changed at the moment.
 const TRIES: u32 = 3;
 
-/// Take over a descriptor, which is closed when the result is dropped; nothing else may close it. None if the number is
-/// negative.
+/// Take over the descriptor `number`. It is closed when the result is dropped; nothing else may close it. None if the
+/// number is negative.
 pub fn owned(number: RawFd) -> Option<OwnedFd> {
-    // SAFETY: it is open, and the caller gives it away.
+    // SAFETY: the descriptor is open, and the caller gives up its ownership.
     (number >= 0).then(|| unsafe { OwnedFd::from_raw_fd(number) })
 }
 
@@ -22,7 +22,7 @@ pub fn duplicate(number: RawFd) -> Result<File, Error> {
     if found < 0 {
         return Err(Error::last_os_error());
     }
-    // SAFETY: the kernel has just made it, and it is ours.
+    // SAFETY: the kernel has just created the descriptor, and nothing else owns it.
     Ok(unsafe { File::from_raw_fd(found) })
 }
 
@@ -39,15 +39,16 @@ pub fn filesystem(number: RawFd) -> Result<u32, Error> {
 
 /// Open a folder's entry with O_PATH, without following a symbolic link or entering another mount.
 ///
-/// Opens the entry only if the kernel knows it without looking into the folder, whose lock another user's thread may
-/// hold; otherwise EAGAIN. Before Linux 5.12, and where openat2(2) is refused, the call may wait for that lock.
+/// Opens the entry only if the kernel knows it without searching the folder, because another user's thread may hold the
+/// folder's lock; otherwise EAGAIN. Before Linux 5.12, and where openat2(2) is refused, the call may wait for that
+/// lock.
 pub fn hold_known(folder: RawFd, name: &CStr) -> Result<OwnedFd, Error> {
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    // open_how: flags, mode, resolve.
+    // The fields of `struct open_how`: flags, mode, resolve.
     let how = [flags as u64, 0, libc::RESOLVE_CACHED | libc::RESOLVE_NO_XDEV];
     let mut found = -1;
     for _ in 0..TRIES {
-        // SAFETY: a text that ends, and three words of this function.
+        // SAFETY: the name ends with a null byte; `how` has three words of this function.
         found = unsafe { libc::syscall(libc::SYS_openat2, folder, name.as_ptr(), how.as_ptr(), size_of_val(&how)) }
             as RawFd;
         if found >= 0 || Error::last_os_error().raw_os_error() != Some(libc::EAGAIN) {
@@ -55,7 +56,7 @@ pub fn hold_known(folder: RawFd, name: &CStr) -> Result<OwnedFd, Error> {
         }
     }
     if found < 0 && matches!(Error::last_os_error().raw_os_error(), Some(libc::ENOSYS | libc::EINVAL | libc::EPERM)) {
-        // SAFETY: a text that ends, and numbers.
+        // SAFETY: the name ends with a null byte; the other arguments are numbers.
         found = unsafe { libc::openat(folder, name.as_ptr(), flags) };
     }
     owned(found).ok_or_else(Error::last_os_error)

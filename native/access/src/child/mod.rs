@@ -1,4 +1,5 @@
-//! Child processes of gdbheap: what they inherit, what they are asked, and their end.
+//! Child processes of gdbheap: the descriptors that they keep, the questions that they answer, and the wait for their
+//! end.
 
 pub mod apart;
 pub(crate) mod descriptor;

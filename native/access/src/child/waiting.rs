@@ -1,10 +1,10 @@
-//! Waiting for the end of a child process.
+//! Waits for the end of a child process.
 
 use crate::signals::SignalsHeld;
 
 /// Wait for a child to end.
 pub(crate) fn wait(child: i32) {
-    // SAFETY: takes numbers, and a null pointer for what is not wanted.
+    // SAFETY: the arguments are numbers, and a null pointer because the status is not wanted.
     unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WALL) };
 }
 

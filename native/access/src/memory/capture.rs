@@ -10,17 +10,19 @@ use std::sync::Arc;
 const PIECE: u64 = 1 << 20;
 const SMALL: u64 = 4 << 10;
 const WORD: u64 = 8;
-/// The unit that a copy leaves out: a stretch of this size without a pointer is long enough to be pure data.
+/// The size in bytes of the units that a copy may leave out. A unit of this size without a pointer is probably pure
+/// data.
 const UNIT: usize = 64 << 10;
-/// Words below this may be sizes. Of a unit that is left out, the words that may be sizes are kept. A unit in which
-/// these make up more than one byte in `KEPT_PART` is not left out.
+/// A word below this number may be a size. If a unit is left out, its words that may be sizes are stored nevertheless,
+/// with the words next to them. A unit is not left out if it has more than one such word for every `KEPT_PART` bytes.
 const SMALL_NUMBER: u64 = 1 << 40;
 const KEPT_PART: usize = 64;
-/// How many words after a possible size are kept with it.
+/// The number of words after a possible size that are stored with it.
 const BEHIND: usize = 2;
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
-/// Memory of this process that is already resident: the first touch of a page costs more than filling it.
+/// A buffer in this process whose pages are already resident, because the first access to a page takes longer than
+/// filling the page.
 pub struct Room {
     start: usize,
     size: usize,
@@ -39,7 +41,7 @@ impl Drop for Room {
 }
 
 impl Room {
-    /// Allocate `size` bytes; an error if there is not enough memory.
+    /// Allocate a room of `size` bytes; an error if there is not enough memory.
     pub fn new(size: usize) -> Result<Room> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let size = size.max(SMALL as usize);
@@ -71,7 +73,7 @@ fn start_of(room: &Room) -> *mut libc::c_void {
     room.start as *mut _
 }
 
-/// A stretch of addresses, and where its bytes are in the room; None if all of them are zeros.
+/// A stretch of addresses. `place`: the offset of its bytes in the room; None if all its bytes are zeros.
 #[derive(Clone, Copy)]
 struct Run {
     start: u64,
@@ -79,9 +81,10 @@ struct Run {
     place: Option<usize>,
 }
 
-/// A copy to make. `ranges`: the mappings. `stretches`: the parts of them with bytes to copy. Both are ascending and
-/// disjoint. `known`: where pointers may point. `read`: fills a prefix of a buffer with the bytes at an address.
-/// `is_over`: the process was released, so nothing more may be read.
+/// An order to copy memory. `ranges`: the mappings of the process. `stretches`: the parts of the mappings that have
+/// bytes to copy. `known`: the ranges where pointers may point. All three are ascending and disjoint. `read`: fills a
+/// prefix of a buffer with the bytes at an address. `is_over`: returns whether the process was released, so that
+/// nothing more may be read.
 pub(crate) struct Order<'a, R, O> {
     pub(crate) ranges: &'a [(u64, u64)],
     pub(crate) stretches: &'a [(u64, u64)],
@@ -90,8 +93,8 @@ pub(crate) struct Order<'a, R, O> {
     pub(crate) is_over: O,
 }
 
-/// A unit that was left out because it has no pointers. `place`: where the words that were kept of it are in the room;
-/// `count`: how many there are.
+/// A unit that was left out because it has no pointers. `place`: the offset in the room of those words of the unit that
+/// were stored nevertheless; `count`: the number of these words.
 #[derive(Clone, Copy)]
 struct Blank {
     start: u64,
@@ -100,10 +103,10 @@ struct Blank {
     count: usize,
 }
 
-/// The address of a word, and the word.
+/// A stored word of a unit that was left out: the word's address, and its value.
 type Kept = [u64; 2];
 
-/// One worker's part of a copy, unordered.
+/// One worker's part of a copy. Its entries are not in the order of addresses.
 #[derive(Default)]
 struct Part {
     buffer: Vec<u8>,
@@ -123,9 +126,9 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Make the ordered copy. If the room is too small for everything, leave out memory without pointers. If the
-    /// process is released meanwhile, keep the bytes that were copied before. Return None if the room is too small even
-    /// so, or if not even the ends of all mappings were copied before the release.
+    /// Make the copy that `order` describes. If the room is too small for everything, leave out memory without
+    /// pointers. If the process is released meanwhile, keep the bytes that were copied before. Return None if the room
+    /// is too small even so, or if not even the ends of all mappings were copied before the release.
     pub(crate) fn take<R, O>(task: &Task<'_>, order: &Order<'_, R, O>, room: Arc<Room>) -> Result<Option<Capture>>
     where
         R: Fn(u64, &mut [u8]) -> usize + Sync,
@@ -163,7 +166,8 @@ impl Capture {
         Ok(Some(joined(parts, Capture { covered, runs, blank, is_cut, room })))
     }
 
-    /// Fill the prefix of `buffer` that was copied. Return its length, or None if `address` was not to be copied.
+    /// Fill the prefix of `buffer` that was copied from `address` on. Return its length, or None if the order did not
+    /// include `address`.
     pub(crate) fn fill(&self, address: u64, buffer: &mut [u8]) -> Option<usize> {
         range_at(&self.covered, address)?;
         let mut done = 0;
@@ -176,12 +180,12 @@ impl Capture {
         Some(done)
     }
 
-    /// Return the number of bytes that were left out because they contain no pointers.
+    /// Return the number of bytes that the copy left out because they contain no pointers.
     pub(crate) fn left_out(&self) -> u64 {
         self.blank.iter().map(|blank| blank.end - blank.start).sum()
     }
 
-    /// Return how many bytes from `address` on were left out; 0 if it was not left out.
+    /// Return how many bytes from `address` on were left out; 0 if the byte at `address` was not left out.
     pub(crate) fn left_out_at(&self, address: u64) -> u64 {
         self.blank_at(address).map_or(0, |blank| blank.end - address)
     }
@@ -221,9 +225,9 @@ impl Capture {
     }
 }
 
-/// Return the pieces of all stretches, each with its distance from the nearer end of its mapping, and the sum of their
-/// bytes. Both ends of each mapping come first: a heap grows up and mappings are added downwards, so the oldest memory,
-/// with the types and names of a program, lies at one of the ends.
+/// Return the pieces of all stretches, and the sum of their sizes in bytes. Each piece has its distance from the nearer
+/// end of its mapping, and the smallest distances come first: a heap grows up and mappings are added downwards, so the
+/// oldest memory, with the types and names of a program, lies at one of the ends.
 fn pieces<R, O>(order: &Order<'_, R, O>) -> (Vec<(u64, Run)>, usize) {
     let (mut pieces, mut place) = (Vec::new(), 0);
     for (start, end) in order.stretches {
@@ -255,7 +259,7 @@ impl Part {
         }
     }
 
-    /// Read a piece, and store those of its units that may hold pointers, as long as there is room.
+    /// Read a piece, and store those units of the piece that may hold pointers, as long as there is room.
     fn pick<R, O>(&mut self, room: &Room, piece: &Run, order: &Order<'_, R, O>, used: &AtomicUsize)
     where
         R: Fn(u64, &mut [u8]) -> usize,
@@ -286,13 +290,13 @@ impl Part {
         self.runs.extend(store(room, used, unit).map(|place| Run { start: at, end, place: Some(place) }));
     }
 
-    /// Return the bytes that the lists of this part take, in addition to the room.
+    /// Return the number of bytes that the lists of this part take, in addition to the room.
     fn bytes(&self) -> usize {
         std::mem::size_of_val(&*self.runs) + std::mem::size_of_val(&*self.blank)
     }
 }
 
-/// Store bytes in the room and return their place. None if the room is full; then `used` exceeds the room's size.
+/// Store bytes in the room and return their offset. None if the room is full; then `used` exceeds the room's size.
 fn store(room: &Room, used: &AtomicUsize, bytes: &[u8]) -> Option<usize> {
     let size = bytes.len().next_multiple_of(WORD as usize);
     let place = used.fetch_add(size, Ordering::Relaxed);
@@ -305,10 +309,10 @@ fn store(room: &Room, used: &AtomicUsize, bytes: &[u8]) -> Option<usize> {
     Some(place)
 }
 
-/// Return the words that must be kept of a unit that can be left out: a unit in which no word points to a known range.
-/// None if a word does, or if too many words must be kept. A small number is kept together with the words next to it:
-/// it may be the size of a chunk, which is read with them. Only the bits of an address are compared, because some
-/// allocators store other bits above them.
+/// Return the words that must be stored if this unit is left out. None if the unit cannot be left out: one of its words
+/// points into a `known` range, or too many words would have to be stored. A small number may be the size of a chunk,
+/// and the words next to it are read with the size, so all of these are stored. Only the bits of an address are
+/// compared, because some allocators store other bits above them.
 fn without_pointers(start: u64, unit: &[u8], known: &[(u64, u64)]) -> Option<Vec<Kept>> {
     let (first, last) = (known.first()?.0, known.last()?.1);
     let address_bits = last.checked_next_power_of_two().map_or(u64::MAX, |end| end - 1);
@@ -331,7 +335,7 @@ fn without_pointers(start: u64, unit: &[u8], known: &[(u64, u64)]) -> Option<Vec
     (kept.len() <= unit.len() / KEPT_PART).then_some(kept)
 }
 
-/// Join the parts of all workers into a capture, in order.
+/// Join the parts of all workers into a capture, in the order of addresses.
 fn joined(parts: Vec<Part>, mut into: Capture) -> Capture {
     let mut runs = Vec::new();
     for part in parts {
@@ -350,14 +354,14 @@ fn joined(parts: Vec<Part>, mut into: Capture) -> Capture {
     into
 }
 
-/// Memory that the process shares with others, which was not copied. Stopping one of the processes that write to it
-/// would not freeze it, so it is read while the process runs.
+/// Memory that the process shares with other processes. It was not copied during the stop, because the other processes
+/// could write to it meanwhile. It is read while the process runs.
 pub(crate) struct SharedMemory {
-    /// `/proc/PID/mem`. Its descriptor belongs to this process only, even if the id is reused later.
+    /// `/proc/PID/mem`. The descriptor always belongs to this process, even if the process id is reused later.
     mem: RunningMemory,
     /// The shared ranges, ascending and disjoint.
     pub(crate) ranges: Vec<(u64, u64)>,
-    /// An address that could be read while the process was stopped.
+    /// An address that could be read while the process was stopped. Once it cannot be read, the process has ended.
     pub(crate) witness: u64,
     lost: AtomicBool,
 }
@@ -367,7 +371,8 @@ impl SharedMemory {
         SharedMemory { mem, ranges, witness, lost: AtomicBool::new(false) }
     }
 
-    /// Fill the prefix of `buffer` that can be read. Return its length, or None if `address` is not in these ranges.
+    /// Fill the prefix of `buffer` that can be read from `address` on. Return its length, or None if `address` is not
+    /// in the shared ranges.
     pub(crate) fn fill(&self, address: u64, buffer: &mut [u8]) -> Option<usize> {
         let index = self.ranges.partition_point(|(_, end)| *end <= address);
         let (_, end) = self.ranges.get(index).filter(|(start, _)| *start <= address)?;
@@ -385,7 +390,8 @@ impl SharedMemory {
     }
 }
 
-/// Read everything that is present, page by page after a gap. Return the ranges that are present.
+/// Fill `bytes` with the memory from `start` on, where it is present; after a gap, try again at each page. Return the
+/// ranges of addresses that are present.
 fn read_pieces(read: impl Fn(u64, &mut [u8]) -> usize, start: u64, bytes: &mut [u8]) -> Vec<(u64, u64)> {
     let (mut there, mut done) = (Vec::new(), 0);
     while done < bytes.len() {
@@ -410,7 +416,8 @@ mod tests {
 
     const START: u64 = 1 << 30;
 
-    /// A byte of each word encodes its address; every second unit has a pointer, every third a small number.
+    /// Return the word at an address of a test memory. A byte of each word encodes the word's address. Every second
+    /// unit has a pointer, and every third unit has a small number.
     fn word_at(address: u64) -> u64 {
         let unit = (address - START) / UNIT as u64;
         match (unit, address % UNIT as u64) {
@@ -427,7 +434,7 @@ mod tests {
         buffer.len()
     }
 
-    /// Copy [START, START + size) into a room of this size; the process is released after `most` reads.
+    /// Copy [START, START + size) into a room of `room` bytes. The process is released after `most` reads.
     fn taken(size: u64, room: usize, most: u64) -> Option<Capture> {
         taken_of(word_at, size, room, most)
     }
@@ -470,8 +477,8 @@ mod tests {
         assert!(taken(PIECE, 1 << 18, u64::MAX).is_none());
     }
 
-    /// Return the word at an address. Each unit of this memory has nearly the most words with a possible size, 7, that
-    /// a unit may have that is left out.
+    /// Return the word at an address of a test memory. Each unit has many words that may be a size (7): nearly as many
+    /// as a unit that is left out may have.
     fn small_at(address: u64) -> u64 {
         if address / 8 % (UNIT as u64 / 8) % 33 == 5 {
             7

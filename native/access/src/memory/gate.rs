@@ -1,9 +1,10 @@
-//! Whether a stopped process is still stopped.
+//! A flag that says whether a stopped process is still stopped.
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A gate that is closed before the target is released: a byte was read in time if the gate is open afterwards.
+/// A gate is closed before the target is released. If the gate is still open after a read, the bytes were read while
+/// the target was stopped.
 #[derive(Default)]
 pub struct Gate {
     closed: AtomicBool,
@@ -15,7 +16,7 @@ impl Gate {
         !self.closed.load(Ordering::SeqCst)
     }
 
-    /// Count a read that came too late.
+    /// Count a read that came after the release of the target.
     pub(crate) fn miss(&self) {
         self.missed.fetch_add(1, Ordering::Relaxed);
     }

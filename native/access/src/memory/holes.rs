@@ -1,4 +1,4 @@
-//! Holes in files. Reading them costs time and gives only zeros.
+//! Finds the holes of files. Reading a hole takes time and returns only zeros.
 
 use crate::child::apart::{ask, LONGEST};
 use std::fs::File;
@@ -7,15 +7,15 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
-/// A shorter hole is read like the data around it.
+/// The size in bytes from which a hole counts. A shorter hole is read like the data around it.
 const SMALLEST: u64 = 256 << 10;
-/// The most holes of one file. Whatever follows them is read.
+/// The largest number of holes of one file. The part of the file after these holes is read.
 const MOST: usize = 1 << 16;
 const BLOCK: u64 = 512;
 
-/// Return the holes [from, to) of each file, ascending; none if the system does not report holes. To find holes, the
-/// kernel takes the lock of the file, which anyone who may read the file can hold. So a child process asks; if the
-/// kernel blocks it, no file has known holes. `hasty`: give up early.
+/// Return the holes [from, to) of each file, ascending; no holes if the file system does not report them. To find
+/// holes, the kernel takes the lock of the file, and anyone who may read the file can hold that lock. So a child
+/// process asks the kernel; if the kernel blocks the child, no file has known holes. `hasty`: give up early.
 pub(crate) fn holes_of(files: &[File], hasty: bool) -> Vec<Vec<(u64, u64)>> {
     let sparse: Vec<(usize, u64)> =
         files.iter().enumerate().filter_map(|(index, file)| Some((index, sparse_size(file)?))).collect();
@@ -37,8 +37,8 @@ pub(crate) fn holes_of(files: &[File], hasty: bool) -> Vec<Vec<(u64, u64)>> {
     found
 }
 
-/// Return the parts [from, to) of a file that are not holes, at most `most`. A child process asks the kernel, as in
-/// `holes_of`. ETIMEDOUT if the kernel blocks it.
+/// Return at most `most` parts [from, to) of a file that are not holes. A child process asks the kernel, as in
+/// `holes_of`. ETIMEDOUT if the kernel blocks the child.
 pub fn data_of(file: &File, most: usize) -> Result<Vec<(u64, u64)>, Error> {
     let size = file.metadata()?.size();
     let told = ask(&[file.as_raw_fd()], false, || {
@@ -46,7 +46,7 @@ pub fn data_of(file: &File, most: usize) -> Result<Vec<(u64, u64)>, Error> {
         while at < size && found.len() < 2 * most {
             match seek(file, at, libc::SEEK_DATA).and_then(|from| Ok((from, seek(file, from, libc::SEEK_HOLE)?))) {
                 Ok((from, to)) => found.extend([from, to]),
-                // There is no data after this.
+                // There is no data from here on.
                 Err(libc::ENXIO) => break,
                 Err(_) => return Vec::new(),
             }
@@ -57,7 +57,7 @@ pub fn data_of(file: &File, most: usize) -> Result<Vec<(u64, u64)>, Error> {
     Ok(told?.chunks_exact(2).map(|part| (part[0], part[1])).collect())
 }
 
-/// Return the size of a file that has fewer blocks than its size needs; None for others.
+/// Return the size of a file that has fewer blocks than its size needs; None for other files.
 fn sparse_size(file: &File) -> Option<u64> {
     let status = file.metadata().ok()?;
     let stored = status.blocks().saturating_mul(BLOCK).saturating_add(SMALLEST);
@@ -82,7 +82,7 @@ fn find(file: &File, size: u64) -> Vec<(u64, u64)> {
 /// Return the offset of the first hole or data at or after `from`, or the errno.
 fn seek(file: &File, from: u64, what: libc::c_int) -> Result<u64, i32> {
     let from = libc::off_t::try_from(from).map_err(|_| libc::EOVERFLOW)?;
-    // SAFETY: this moves the position of a descriptor that is only read at explicit offsets.
+    // SAFETY: the call only moves the position of a descriptor that is always read at explicit offsets.
     let found = unsafe { libc::lseek(file.as_raw_fd(), from, what) };
     u64::try_from(found).map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }

@@ -26,7 +26,7 @@ pub struct Run {
 pub struct Pages {
     pub page: PageSize,
     pub runs: Vec<Run>,
-    /// The parts of the runs that the kernel maps as huge pages, ascending; None if it does not say.
+    /// The parts of the runs that the kernel maps as huge pages, ascending; None if the kernel does not report them.
     pub huge: Option<Vec<(u64, u64)>>,
 }
 
@@ -62,7 +62,7 @@ const PAGE_IS_PFNZERO: u64 = 1 << 5;
 const PAGE_IS_HUGE: u64 = 1 << 6;
 const PAGEMAP_SCAN: u64 = (3 << 30) | ((std::mem::size_of::<PmScanArg>() as u64) << 16) | ((b'f' as u64) << 8) | 16;
 
-/// The number of runs that are requested in one call.
+/// The largest number of runs that one call requests.
 const REGIONS_AT_ONCE: usize = 4 << 10;
 
 pub(crate) const ENTRY_PRESENT: u64 = 1 << 63;
@@ -80,8 +80,8 @@ impl Collector {
         Collector { page, runs: Vec::new(), huge: Vec::new() }
     }
 
-    /// Add a run. A kernel (6.18) has been seen to report that it stopped before the last run it returned, and to
-    /// return that run again; the known part is cut off.
+    /// Add a run of pages, without the part of it that is already known. A kernel (6.18) was observed to return a run a
+    /// second time: it reported that it had stopped before that run, although it had already returned it.
     fn add(&mut self, start: u64, end: u64, state: u8) {
         let start = self.runs.last().map_or(start, |last| start.max(last.end));
         if start >= end {
@@ -122,7 +122,8 @@ impl Collector {
         }
     }
 
-    /// Ask the kernel for runs. Before Linux 6.7 it does not know the request (ENOTTY).
+    /// Ask the kernel for the runs of pages in [start, end). Before Linux 6.7 the kernel does not know the request
+    /// (ENOTTY).
     fn scan(&mut self, file: &File, start: u64, end: u64) -> std::io::Result<()> {
         let mut found = vec![PageRegion::default(); REGIONS_AT_ONCE];
         let wanted = PAGE_IS_PRESENT | PAGE_IS_SWAPPED;
@@ -174,8 +175,8 @@ impl Collector {
     }
 }
 
-/// Show the pagemap entries of the pages of a range, in parts, each with the address where it starts. Ends where the
-/// file does.
+/// Pass the pagemap entries of a range to a function, in parts, each with the address of its first page. Stop where the
+/// file ends.
 pub(super) fn show_entries(
     watcher: &dyn Watcher,
     file: &File,
@@ -235,8 +236,8 @@ impl Pages {
 }
 
 impl Pages {
-    /// Read the page states of the ranges (ascending) from a `pagemap` file. With `scan` the kernel returns runs of
-    /// pages (Linux 6.7); without it, the entry of every page is read.
+    /// Read the states of the pages in `ranges` (ascending) from a `pagemap` file. With `scan` the kernel returns runs
+    /// of pages (Linux 6.7); without it, the entry of every page is read.
     pub fn from_pagemap(
         watcher: &dyn Watcher,
         path: &str,
@@ -263,7 +264,8 @@ impl Pages {
         Pages::checked(page, collector.runs, scan.then_some(collector.huge))
     }
 
-    /// Build page states from raw pagemap entries (u64, little endian), each part with the address where it starts.
+    /// Build page states from raw pagemap entries (u64, little endian), in parts, each with the address of its first
+    /// page.
     pub fn from_entries(parts: &[(u64, Vec<u8>)], page: PageSize) -> Result<Pages> {
         let mut collector = Collector::new(page);
         for (start, bytes) in parts {

@@ -1,18 +1,18 @@
-//! Words anywhere in a target, read through a cache of recently read pages: pointers are followed one by one, and most
-//! point near to the last one's target.
+//! Reads words anywhere in a target, through a cache of recently read pages: pointers are followed one by one, and most
+//! of them point near the target of the pointer before.
 #![forbid(unsafe_code)]
 
 use crate::memory::space::Space;
 
-/// The bytes that are read at once, and the number of such pieces that are kept: FEW by a worker, MANY by a reader that
-/// follows links across a whole heap.
+/// PIECE: the number of bytes that are read at once. FEW: the number of pieces that a worker caches. MANY: the number
+/// of pieces that a reader caches if it follows links across a whole heap.
 const PIECE: u64 = 4 << 10;
 const FEW: usize = 1 << 10;
 const MANY: usize = 1 << 14;
 
 pub struct Reader<'a> {
     space: &'a Space,
-    /// The start of each piece, and the number of its bytes that could be read.
+    /// The start of each cached piece, and the number of its bytes that could be read.
     pieces: Vec<(u64, usize)>,
     bytes: Vec<u8>,
 }
@@ -22,7 +22,7 @@ impl<'a> Reader<'a> {
         Reader::keeping(space, FEW)
     }
 
-    /// Create a reader that keeps 64 MiB.
+    /// Create a reader that caches 64 MiB.
     pub fn large(space: &'a Space) -> Reader<'a> {
         Reader::keeping(space, MANY)
     }
@@ -31,7 +31,7 @@ impl<'a> Reader<'a> {
         Reader { space, pieces: vec![(u64::MAX, 0); pieces], bytes: vec![0; pieces * PIECE as usize] }
     }
 
-    /// Return the bytes from `address` to the end of its piece, up to the first absent one.
+    /// Return the bytes from `address` to the end of its piece, or to the first absent byte.
     #[inline]
     fn rest(&mut self, address: u64) -> &[u8] {
         let start = address & !(PIECE - 1);
@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
         bytes[..self.pieces[place].1].get((address - start) as usize..).unwrap_or_default()
     }
 
-    /// Return `N` bytes from `address` on; None if any of them cannot be read.
+    /// Return the `N` bytes from `address` on; None if any of them cannot be read.
     #[inline]
     fn near<const N: usize>(&mut self, address: u64) -> Option<[u8; N]> {
         self.rest(address).first_chunk().copied().or_else(|| {
@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
         self.near(address).map(u64::from_le_bytes)
     }
 
-    /// Return the word at a multiple of 8; None at other addresses, and if it cannot be read.
+    /// Return the word at `address`; None if `address` is not a multiple of 8, or if the word cannot be read.
     #[inline]
     pub fn word(&mut self, address: u64) -> Option<u64> {
         if address % 8 != 0 {
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
         got
     }
 
-    /// Return the two bytes at a multiple of 2; None at other addresses, and if they cannot be read.
+    /// Return the two bytes at `address`; None if `address` is odd, or if the bytes cannot be read.
     #[inline]
     pub fn short(&mut self, address: u64) -> Option<u16> {
         if address % 2 != 0 {
@@ -99,7 +99,8 @@ impl<'a> Reader<'a> {
         self.near(address).map(u16::from_le_bytes)
     }
 
-    /// Return `N` words from a multiple of 8 on; None if any of them cannot be read.
+    /// Return the `N` words from `address` on; None if `address` is not a multiple of 8, or if any of the words cannot
+    /// be read.
     #[inline]
     pub fn words<const N: usize>(&mut self, address: u64) -> Option<[u64; N]> {
         let mut words = [0; N];
@@ -109,7 +110,7 @@ impl<'a> Reader<'a> {
         Some(words)
     }
 
-    /// Return the bytes before the first NUL; None if there is no NUL in the first `limit` bytes.
+    /// Return the bytes from `address` to the first NUL; None if there is no NUL in the first `limit` bytes.
     pub fn string(&mut self, address: u64, limit: usize) -> Option<Vec<u8>> {
         let mut found = Vec::new();
         while found.len() < limit {

@@ -1,4 +1,4 @@
-//! A cache of recently read pages of a stopped process: following pointers reads most pages again and again.
+//! A cache of recently read pages of a stopped process, because following pointers reads most pages again and again.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -6,7 +6,8 @@ use std::sync::Mutex;
 
 pub(crate) const SIZE: u64 = 4 << 10;
 const SHARDS: u64 = 32;
-/// 16 MiB in all: this cache is only used if there was too little room for a copy.
+/// The number of pages of each shard; all shards together have 16 MiB. This cache is only used if there was too little
+/// room for a copy of the process.
 const PAGES_OF_SHARD: usize = 128;
 
 type Shard = Mutex<HashMap<u64, Box<[u8]>>>;
@@ -17,8 +18,8 @@ pub(crate) struct RecentPages {
 }
 
 impl RecentPages {
-    /// Fill `buffer` with the bytes at `address`. Return false if they are not all in one page, or `read` cannot fill
-    /// that page.
+    /// Fill `buffer` with the bytes at `address`. Return false if the bytes are not all in one page, or if `read`
+    /// cannot fill that page.
     pub(crate) fn fill(&self, address: u64, buffer: &mut [u8], read: impl FnOnce(u64, &mut [u8]) -> usize) -> bool {
         let (start, offset) = (address - address % SIZE, (address % SIZE) as usize);
         let Some(range) = offset.checked_add(buffer.len()).filter(|end| *end <= SIZE as usize).map(|end| offset..end)

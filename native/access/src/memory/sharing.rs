@@ -1,4 +1,5 @@
-//! The private pages of a process: those that only it has, and those that it shares with other processes.
+//! Divides the private pages of a process into those that no other process maps, and those that other processes map
+//! too.
 #![forbid(unsafe_code)]
 
 use crate::bytes::u64_at;

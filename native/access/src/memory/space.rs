@@ -1,7 +1,8 @@
 //! The readable bytes of a target, and where each stretch of addresses is read from.
 //!
-//! A space does not wrap around: an address range that would pass 2^64 is absent. Bytes in no segment are absent (a
-//! fault with the address). Bytes in a segment of zeros are zeros by definition, and are never touched in the target.
+//! A space does not wrap around: an address range that would pass 2^64 is absent. Bytes in no segment are absent, too:
+//! a read of them fails with their address. Bytes in a segment of zeros are zeros by definition, and are never touched
+//! in the target.
 
 use crate::bytes::{append, range_at, read_file};
 use crate::error::{Cancelled, Error, Missing, Result};
@@ -22,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 /// Where the bytes of a segment come from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Backing {
-    /// The process itself, or the reader of a remote one.
+    /// The process itself, or the reader of a remote process.
     Process,
     File {
         index: u32,
@@ -49,8 +50,8 @@ pub enum MappingKind {
     },
     /// All pages are read from the process.
     Process,
-    /// Only pages that the process has are read, and from the process: reading another page of shared memory would
-    /// allocate it there.
+    /// Only pages that the process has are read, and only from the process. A read of any other page of shared memory
+    /// would allocate that page in the process.
     Present,
     /// All pages are read from the file.
     File {
@@ -72,29 +73,31 @@ pub trait Source: Send + Sync {
     fn read(&self, address: u64, buffer: &mut [u8]) -> usize;
 }
 
-/// The most bytes that following pointers reads at a time.
+/// Reads of at most this many bytes, as for following pointers, use cached pages while the process is stopped.
 const SMALL_READ: usize = 512;
-/// The most bytes that are read from a process through its file.
+/// Reads of at most this many bytes go through the file `/proc/PID/mem`.
 const SMALL_OF_FILE: usize = 4 << 10;
-/// The number of bytes whose places are shown at a time.
+/// The number of bytes whose words `show_places` shows after one read.
 const PLACES: usize = 1 << 20;
-/// The most steps of a search of a range that find nothing: STEPS, and STEPS_OF_PAGE more for each page that has
-/// bytes. In hostile memory, steps lead from each page to all pages after it.
+/// How many steps of a search of a range may find nothing: STEPS, and STEPS_OF_PAGE more for each page that has bytes.
+/// Without a limit, the steps in hostile memory would lead from each page to all pages after it.
 const STEPS: u64 = 1 << 18;
 const STEPS_OF_PAGE: u64 = 16;
 
 enum Origin {
     Nothing,
-    /// `shared`: other processes share some of its private pages, as after fork(). process_vm_readv pins what it reads,
-    /// for which the kernel (5.19 and later) gives the process its own copy; /proc/PID/mem does not.
+    /// `shared`: whether other processes share some private pages of the process, as after fork(). process_vm_readv(2)
+    /// pins the pages that it reads, and for that the kernel (5.19 and later) gives the process its own copy of a
+    /// shared page. /proc/PID/mem does not pin pages.
     Process {
         process: ProcessFolder,
         mem: Option<File>,
         shared: bool,
-        /// The gate is closed when the process is released: bytes that are read after that are not trusted.
+        /// The gate is closed when the process is released. Bytes that are read after that are not trusted.
         gate: Option<Arc<Gate>>,
     },
-    /// A process that gdbheap does not stop, and whose id may be reused. The open file always belongs to this process.
+    /// A process that gdbheap does not stop. The process id may be reused, but the open file always belongs to this
+    /// process.
     Running(RunningMemory),
     Remote(Box<dyn Source>),
 }
@@ -102,8 +105,8 @@ enum Origin {
 pub struct Space {
     pub machine: Machine,
     segments: Vec<Segment>,
-    /// The ranges of all segments, and of those that are not zeros by definition. Both are ascending, and adjacent
-    /// ranges are merged.
+    /// `covered`: the ranges of all segments. `backed`: the ranges of the segments that are not zeros by definition.
+    /// Both lists are ascending, and adjacent ranges are merged.
     covered: Vec<(u64, u64)>,
     backed: Vec<(u64, u64)>,
     files: Vec<File>,
@@ -126,7 +129,7 @@ impl Space {
         (index < self.segments.len() && self.segments[index].start <= address).then_some(index)
     }
 
-    /// Fill the prefix of `buffer` that is present from `address` on. Return its length.
+    /// Fill the prefix of `buffer` that is present from `address` on. Return the length of the prefix.
     pub fn fill(&self, address: u64, buffer: &mut [u8]) -> usize {
         let mut done = 0;
         let Some(mut index) = self.segment_at(address) else { return 0 };
@@ -176,8 +179,8 @@ impl Space {
         }
     }
 
-    /// Fill the prefix of `buffer` that can be read without stopping the process. None if nothing was copied yet, or if
-    /// `address` is not in memory that was to be copied.
+    /// Fill the prefix of `buffer` that is in the copy, or in shared memory, which is read while the process runs. None
+    /// if nothing was copied yet, or if `address` is in neither of them.
     fn copied_bytes(&self, address: u64, buffer: &mut [u8]) -> Option<usize> {
         let copied = self.copy.get()?.fill(address, buffer);
         copied.or_else(|| self.uncopied.get()?.fill(address, buffer))
@@ -213,7 +216,7 @@ impl Space {
             Origin::Running(memory) => return memory.read(address, buffer),
             _ => return 0,
         };
-        // Small reads are as fast from the file, and a thread that waits there for the lock of the memory map can be
+        // Small reads are as fast from the file; and if a thread waits there for the lock of the memory map, it can be
         // killed.
         let is_small = buffer.len() <= SMALL_OF_FILE;
         if let Some(file) = mem.as_ref().filter(|_| *shared || is_small) {
@@ -227,16 +230,17 @@ impl Space {
         }
     }
 
-    /// Return whether gdbheap has released the process again.
+    /// Return whether gdbheap has stopped the process and released it again.
     fn is_over(&self) -> bool {
         matches!(&self.origin, Origin::Process { gate: Some(gate), .. } if !gate.is_open())
     }
 
-    /// Return whether the last read of a process happened while it was stopped; count it if not.
+    /// Return whether the last read can be trusted: the process is still stopped, or, without a gate, the id still
+    /// belongs to the process. A read after the release is counted as missed.
     fn was_in_time(&self) -> bool {
         let gate = match &self.origin {
             Origin::Process { gate: Some(gate), .. } => gate,
-            // The id may have been reused.
+            // The process id may have been reused.
             Origin::Process { process, .. } => return process.is_there(),
             _ => return true,
         };
@@ -263,7 +267,8 @@ impl Space {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Read records of `size` bytes at many addresses into `out`. Return which of them could be read.
+    /// Read a record of `size` bytes at each of many addresses into `out`. Return, for each address, whether its record
+    /// could be read.
     pub fn many(&self, addresses: &[u64], size: usize, out: &mut [u8]) -> Vec<bool> {
         let mut good = vec![false; addresses.len()];
         for (batch, addresses) in addresses.chunks(512).enumerate() {
@@ -308,8 +313,8 @@ impl Space {
         address.checked_add(size).is_some() && self.prefix(address, size) == size
     }
 
-    /// Return the first address at or after `address` that is in a segment and not zero by definition; None if there is
-    /// none.
+    /// Return the first address from `address` on that is in a segment and not zero by definition; None if there is no
+    /// such address.
     pub fn next_backed(&self, address: u64) -> Option<u64> {
         let index = self.backed.partition_point(|(_, end)| *end <= address);
         self.backed.get(index).map(|(start, _)| (*start).max(address))
@@ -320,7 +325,7 @@ impl Space {
         bytes_in(&self.covered, start, end)
     }
 
-    /// Return a counter of the steps of a search of [start, end). It limits the number of steps that find nothing.
+    /// Return a counter for the steps of a search of [start, end). It limits how many steps may find nothing.
     pub fn steps<'a>(&self, watcher: &'a dyn Watcher, start: u64, end: u64) -> Steps<'a> {
         Steps::new(watcher, self.vain_steps(start, end))
     }
@@ -335,8 +340,9 @@ impl Space {
         bytes_in(&self.backed, start, end)
     }
 
-    /// Show the bytes of [start, end) that are present, in windows of the size of `bytes`, from multiples of 8 on.
-    /// Addresses without backing cost nothing, however many of them a mapping claims to have.
+    /// Call `look` with the bytes of [start, end) that are present, one window after the other. Each window starts at a
+    /// multiple of 8, and is as long as `bytes`. Addresses without backing cost nothing, however many of them a mapping
+    /// claims to have.
     pub fn show(&self, start: u64, end: u64, bytes: &mut [u8], mut look: impl FnMut(u64, &[u8])) {
         let _ = self.try_show(start, end, bytes, |at, piece| {
             look(at, piece);
@@ -344,7 +350,7 @@ impl Space {
         });
     }
 
-    /// Show bytes as `show` does, until `look` returns an error.
+    /// Call `look` with bytes as `show` does, until it returns an error.
     pub fn try_show(
         &self,
         start: u64,
@@ -360,7 +366,8 @@ impl Space {
             let size = (end - next).min(bytes.len() as u64) as usize;
             let got = self.fill_words(next, &mut bytes[..size]);
             look(next, &bytes[..got])?;
-            // Skip bytes that cannot be read: up to the next page after a partial read, else the whole window.
+            // After a partial read, continue at the next page; if nothing could be read, continue after the whole
+            // window.
             let is_cut = got > 0 && got < size;
             let step = if is_cut { (page.number(got as u64) + 1) * page.bytes() } else { size as u64 };
             at = next.saturating_add(step);
@@ -368,8 +375,8 @@ impl Space {
         Ok(())
     }
 
-    /// Show each multiple of 8 in [start, end) that is not zero by definition, with the bytes from there on, if at
-    /// least `size` bytes are present. Addresses without backing cost nothing.
+    /// Call `look` for each multiple of 8 in [start, end) that is backed, if at least `size` bytes are present from
+    /// there on. `look` gets the address, and the bytes from that address on. Addresses without backing cost nothing.
     pub fn show_places(
         &self,
         watcher: &dyn Watcher,
@@ -394,8 +401,8 @@ impl Space {
         Ok(())
     }
 
-    /// Fill a buffer as `fill` does, with zeros for memory that was left out of the copy because it contains no
-    /// pointers.
+    /// Fill a buffer as `fill` does. Memory that the copy left out, because it contains no pointers, is filled with
+    /// zeros.
     pub fn fill_words(&self, address: u64, buffer: &mut [u8]) -> usize {
         let mut got = self.fill(address, buffer);
         while got < buffer.len() {
@@ -410,12 +417,13 @@ impl Space {
         got
     }
 
-    /// Return how many bytes from `address` on were left out of the copy because they contain no pointers.
+    /// Return how many bytes from `address` on the copy left out because they contain no pointers.
     pub fn left_out_at(&self, address: u64) -> u64 {
         self.copy.get().map_or(0, |copy| copy.left_out_at(address))
     }
 
-    /// Return how many bytes after the first `got` of [at, end) are backed but could not be read.
+    /// Return how many bytes of [at + got, end) are in segments but could not be read. `got`: how many bytes from `at`
+    /// on could be read.
     pub fn unread_after(&self, at: u64, got: u64, end: u64) -> u64 {
         let next = at.saturating_add(got);
         if next < end && self.left_out_at(next) == 0 && self.segment_at(next).is_some() {
@@ -437,7 +445,7 @@ impl Space {
         if segments.windows(2).any(|pair| pair[0].end > pair[1].start) {
             return Err(Error::invalid("segments overlap"));
         }
-        // Do not wait for a pipe that someone put there instead of a file.
+        // Do not wait if someone has put a pipe in the place of the file.
         let open = |path: &String| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
         let opened = files.iter().map(open).collect::<std::io::Result<Vec<File>>>()?;
         let holes = holes_of(&opened, !matches!(origin, Origin::Nothing));
@@ -459,7 +467,8 @@ fn bytes_in(ranges: &[(u64, u64)], start: u64, end: u64) -> u64 {
     inside.map(|range| range.1.min(end) - range.0.max(start)).sum()
 }
 
-/// Return the ranges of the segments for which `is_meant` is true; adjacent ranges are merged. The segments ascend.
+/// Return the ranges of the segments for which `is_meant` returns true. Adjacent ranges are merged. The segments must
+/// be ascending.
 fn joined(segments: &[Segment], is_meant: impl Fn(&Segment) -> bool) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     segments.iter().filter(|one| is_meant(one)).for_each(|one| append(&mut found, one.start, one.end));
@@ -508,8 +517,8 @@ pub(crate) fn read_process(pid: i32, address: u64, buffer: &mut [u8]) -> usize {
     done
 }
 
-/// Divide a private mapping by the state of its pages: read from the process, or still `absent` (from the file, or
-/// zeros).
+/// Divide a private mapping into segments by the state of its pages. Pages that the process has are read from the
+/// process; for other pages, `absent` returns where the bytes come from: the file, or zeros.
 fn by_pages(start: u64, end: u64, pages: &Pages, absent: impl Fn(u64) -> Backing, out: &mut Vec<Segment>) {
     let mut at = start;
     for run in pages.runs[pages.first_after(start)..].iter().take_while(|run| run.start < end) {
@@ -529,7 +538,7 @@ fn by_pages(start: u64, end: u64, pages: &Pages, absent: impl Fn(u64) -> Backing
     }
 }
 
-/// Append those parts of a mapping whose pages the process has.
+/// Append segments for those parts of a mapping whose pages the process has.
 fn present_parts(start: u64, end: u64, pages: &Pages, out: &mut Vec<Segment>) {
     for run in pages.runs[pages.first_after(start)..].iter().take_while(|run| run.start < end) {
         if is_there(run) {
@@ -543,9 +552,10 @@ fn is_there(run: &Run) -> bool {
 }
 
 impl Space {
-    /// Create the space of a live process. `memory`: its memory, if the caller has it open. `files`: paths, indexed by
-    /// `mappings`. `shared`: other processes share some of its private pages. `gate`: the gate of the process's stop;
-    /// once it is closed, nothing more is read. Without `pages` and `gate` the process is running.
+    /// Create the space of a live process. `memory`: the memory of the process, if the caller has it open. `files`: the
+    /// paths that `mappings` refer to by index. `shared`: whether other processes share some private pages of the
+    /// process. `gate`: the gate of the process's stop; once it is closed, nothing more is read. If there are neither
+    /// `pages` nor a `gate`, the process is running.
     pub fn for_process(
         machine: Machine,
         (process, memory): (ProcessFolder, Option<File>),
@@ -591,12 +601,12 @@ impl Space {
         Space::build(machine, ranges.iter().map(segment).collect(), &[], Origin::Remote(source))
     }
 
-    /// Copy into `room` the bytes of `ranges` (ascending, disjoint) that would be read from the process, and read them
-    /// from the copy from now on, so that the process can be released.
+    /// Copy into `room` the bytes of `ranges` (ascending, disjoint) that would be read from the process. From now on,
+    /// read these bytes from the copy, so that the process can be released.
     ///
-    /// If the room is too small for everything, memory without pointers is left out. `shared`: memory that is not
-    /// copied, but read through `mem` (`/proc/PID/mem` of the process) from now on. Returns false, with nothing
-    /// changed, if the room is too small even so. If the process is released meanwhile, the copy ends there.
+    /// If the room is too small for everything, memory without pointers is left out. If the room is too small even so,
+    /// return false and change nothing. `shared`: memory that is not copied, but read through `mem` (`/proc/PID/mem` of
+    /// the process) from now on. If the process is released meanwhile, the copy ends there.
     pub fn capture(
         &self,
         watcher: &dyn Watcher,
@@ -623,8 +633,9 @@ impl Space {
         self.copy.get().map_or(0, |copy| copy.left_out())
     }
 
-    /// Return the memory of the process as it is now, stopped or not, for data that does not change while a program
-    /// runs. None if no copy was cut short by the release of the process, or if its memory cannot be read.
+    /// Return a space that reads the memory of the process as it is now, whether the process is stopped or not. For
+    /// data that does not change while a program runs. None if no copy was cut short by the release of the process, or
+    /// if the memory cannot be read.
     pub fn as_it_runs(&self) -> Option<Space> {
         self.copy.get().filter(|copy| copy.is_cut)?;
         let Origin::Process { mem: Some(mem), .. } = &self.origin else { return None };
@@ -656,13 +667,13 @@ impl Space {
         found
     }
 
-    /// Return how many of `size` bytes at `address` are in segments without a gap.
+    /// Return how many of the `size` bytes from `address` on are in segments, up to the first gap.
     pub fn prefix(&self, address: u64, size: u64) -> u64 {
         let end = address.saturating_add(size);
         range_at(&self.covered, address).map_or(0, |place| self.covered[place].1.min(end) - address)
     }
 
-    /// Return the bytes before the first NUL at `address`, at most `limit`.
+    /// Return the bytes from `address` to the first NUL, at most `limit` bytes.
     pub fn string(&self, address: u64, limit: usize) -> Result<Vec<u8>, Missing> {
         let mut bytes = Vec::new();
         while bytes.len() < limit {

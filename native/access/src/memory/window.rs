@@ -1,4 +1,5 @@
-//! A moving window over a space: small reads become a few large ones, and jumps over large bodies stay cheap.
+//! A moving window over a space. It turns many small reads into a few large ones, and a jump over a large body reads
+//! little.
 #![forbid(unsafe_code)]
 
 use crate::error::Missing;
@@ -40,14 +41,14 @@ impl<'a> Window<'a> {
         Ok(&self.buffer[offset as usize..offset as usize + size])
     }
 
-    /// Return what the window has from `address` on, without reading.
+    /// Return the bytes from `address` on that the window already contains, without reading.
     #[inline]
     pub fn rest(&self, address: u64) -> &[u8] {
         let offset = address.wrapping_sub(self.start).min(self.size as u64);
         &self.buffer[offset as usize..self.size]
     }
 
-    /// Return the bytes at `address` up to the first absent one, at most `size`.
+    /// Return the bytes from `address` to the first absent byte, at most `size` bytes.
     #[inline]
     pub fn available(&mut self, address: u64, size: usize) -> &[u8] {
         let size = size.min(self.limit.saturating_sub(address) as usize);

@@ -1,4 +1,4 @@
-//! All words of a stretch of memory at once.
+//! Reads, tests or searches all words of a stretch of memory at once.
 #![forbid(unsafe_code)]
 
 use crate::bytes::{range_at, u64_at, words};
@@ -19,7 +19,8 @@ pub struct OwnedRange {
     pub end: u64,
 }
 
-/// A test of the word `offset` bytes after a place: its bits in `mask` must be at least `low` and at most `high`.
+/// A test of the word that lies `offset` bytes after a place: the bits of the word that are in `mask` must form a
+/// number of at least `low` and at most `high`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WordTest {
     pub offset: u64,
@@ -36,7 +37,7 @@ impl WordTest {
     }
 }
 
-/// Return the offsets in `bytes`, multiples of a word, at which all `tests` hold.
+/// Return the offsets in `bytes` at which all `tests` hold. Only multiples of the word size are tried.
 pub fn find_places(bytes: &[u8], tests: &[WordTest]) -> Vec<u64> {
     let places = (0..bytes.len()).step_by(8).filter(|place| tests.iter().all(|test| test.holds(bytes, *place)));
     places.map(|place| place as u64).collect()
@@ -94,7 +95,8 @@ pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: &[(u64, u
     same.filter(|((word, old), _)| **word == u64_at(old, 0) && points(**word)).map(|(_, at)| at).collect()
 }
 
-/// Return the address of the first readable word in [start, end) with a value in [low, high).
+/// Return the address of the first readable word in [start, end) whose value is in [low, high); None if there is no
+/// such word.
 pub fn find_pointer(
     watcher: &dyn Watcher,
     space: &Space,
@@ -113,7 +115,7 @@ pub fn find_pointer(
     Ok(found)
 }
 
-/// Return the runs [start, end) of words in `ranges` whose values all lie in [low, high), at most `most`.
+/// Return at most `most` runs [start, end) of words in `ranges` whose values all lie in [low, high).
 pub fn find_pointer_runs(
     watcher: &dyn Watcher,
     space: &Space,
@@ -168,7 +170,7 @@ mod tests {
 
     const PAGE: u64 = 4 << 10;
 
-    /// A source with ones in every page except the second of three.
+    /// A source whose bytes are all 1, except in the page with number 2, which is absent.
     struct Holed;
 
     impl Source for Holed {

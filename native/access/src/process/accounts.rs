@@ -15,7 +15,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The most bytes that are read of a text; `smaps` of a process with many mappings is the longest.
+/// The most bytes that are read from one file. The longest file is `smaps` of a process with many mappings.
 const LONGEST: u64 = 64 << 20;
 const LONGEST_COMMAND: u64 = 64 << 10;
 const KIB: u64 = 1024;
@@ -25,19 +25,20 @@ const KIB: u64 = 1024;
 pub struct Account {
     pub pid: i32,
     pub parent: i32,
-    /// As in `status`: at most 15 bytes, control characters escaped.
+    /// The name as in `status`: at most 15 bytes, with control characters escaped.
     pub name: Vec<u8>,
-    /// The path of the program; empty if it is not shown.
+    /// The path of the program; empty if the kernel does not show it.
     pub exe: Vec<u8>,
-    /// Its arguments, each ended by a NUL.
+    /// The arguments of the program, each ended by a NUL.
     pub command: Vec<u8>,
-    /// None if reading it failed; then `error` is the errno.
+    /// None if the memory could not be read; then `error` is the errno.
     pub memory: Option<Memory>,
     pub error: i32,
 }
 
-/// The sums of `smaps_rollup` (Linux 4.14), or of `smaps`. `proportional`: the number of lines with a proportional
-/// share, each cut to whole KiB. `swap_share`: None if the kernel does not report it (before Linux 4.3).
+/// The sums of `smaps_rollup` (Linux 4.14), or of `smaps`. `proportional`: the number of lines that have a proportional
+/// share; the kernel rounds each of them down to whole KiB. `swap_share`: None if the kernel does not report it (before
+/// Linux 4.3).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
     pub rss: u64,
@@ -87,15 +88,15 @@ impl Memory {
     }
 }
 
-/// `Name:  1234 kB`.
+/// Parse a line such as `Name:  1234 kB`. Return the name, and the size in bytes; None for other lines.
 fn size_of(line: &[u8]) -> Option<(&[u8], u64)> {
     let (name, rest) = line.split_at(line.iter().position(|byte| *byte == b':')?);
     let number = std::str::from_utf8(rest[1..].strip_suffix(b" kB")?).ok()?;
     Some((name, number.trim().parse::<u64>().ok()?.checked_mul(KIB)?))
 }
 
-/// Return the folder of /proc that shows a process's memory: the process's own, or that of a living thread if the first
-/// thread has ended. None if the process has no memory.
+/// Return the folder of /proc that shows a process's memory: the folder of the process, or that of a living thread if
+/// the first thread has ended. None if the process has no memory.
 fn shown(folder: PathBuf, status: &[u8]) -> Option<PathBuf> {
     if said_in(status, "VmRSS").is_some() {
         return Some(folder);
@@ -104,15 +105,15 @@ fn shown(folder: PathBuf, status: &[u8]) -> Option<PathBuf> {
     living_thread(&folder).map(|(_, task)| task)
 }
 
-/// Return the account of one process. It belongs to this process even if the id is reused meanwhile. None if there is
-/// no such process, or if it has no memory (a kernel thread, a zombie).
+/// Return the account of one process. The whole account belongs to this process, even if the id is reused meanwhile.
+/// None if there is no such process, or if the process has no memory (a kernel thread, a zombie).
 fn account(root: &Path, pid: i32) -> Option<Account> {
     let folder = |held: &File| PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
     let opened = File::open(root.join(pid.to_string()));
     let begun = opened.and_then(|held| Ok((read(&folder(&held).join("status"), LONGEST_COMMAND)?, held)));
     let (status, held) = match begun {
         Ok(begun) => begun,
-        // This error does not mean that the process is gone.
+        // These errors do not mean that the process is gone.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
             return Some(Account { pid, error: error.raw_os_error().unwrap_or(libc::EIO), ..Account::default() });
         }
@@ -154,7 +155,7 @@ pub fn accounts(watcher: &dyn Watcher, root: &str, pids: &[i32]) -> Result<Vec<A
     Ok(rows)
 }
 
-/// Return every process id below `root`, ascending.
+/// Return the ids of all processes in the folder `root`, ascending. `root`: where proc is mounted.
 pub fn every_process(root: &str) -> io::Result<Vec<i32>> {
     let names = std::fs::read_dir(root)?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut pids: Vec<i32> = names.filter(|pid| *pid > 0).collect();

@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// For how long to wait for a stop without sleeping.
+/// How long to wait for a stop without sleeping.
 const AWAKE: Duration = Duration::from_micros(200);
 
 /// How the thread became a tracee, which decides how it can be stopped again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// By PTRACE_SEIZE. PTRACE_INTERRUPT stops it.
+    /// The thread was seized (PTRACE_SEIZE). PTRACE_INTERRUPT stops it.
     Seized,
-    /// By PTRACE_ATTACH, as gdb does. A SIGSTOP stops it, and is removed again.
+    /// The thread was attached (PTRACE_ATTACH), as gdb does. A SIGSTOP stops it, and this signal is removed again.
     Attached,
 }
 
-/// A place in the target's memory, and the bytes that belong there.
+/// An address in the target's memory, and the bytes that belong there.
 pub type Bytes = (u64, Vec<u8>);
 
 /// What is called, and how it returns.
@@ -31,24 +31,26 @@ pub struct Plan {
     /// The address of code that stores a function's result at the address in a register, moves the stack pointer up and
     /// returns. Without it the result would be lost, because the restorer overwrites the register of the result.
     pub keeper: u64,
-    /// The index of the register that `keeper` stores through, and the bytes by which it moves the stack pointer.
+    /// The index of the register that contains the address where `keeper` stores the result, and the number of bytes by
+    /// which `keeper` moves the stack pointer.
     pub keeper_register: usize,
     pub keeper_skips: u64,
-    /// Writes to this descriptor do not reach the kernel, but are returned; -1 for none.
+    /// Bytes that the thread writes to this descriptor do not reach the kernel; they are returned instead. -1: no
+    /// descriptor.
     pub captured: i32,
-    /// Whether a seccomp filter sees the thread's system calls. If so, the thread makes only the system calls that the
-    /// function makes itself.
+    /// Whether a seccomp filter sees the thread's system calls. If so, the thread makes no system calls besides those
+    /// of the called function.
     pub filtered: bool,
     /// The time limit for all calls together.
     pub limit: Duration,
-    /// Set it to true to end the call as if the time were over.
+    /// Set this to true to end the calls as if their time were over.
     pub cancelled: Arc<AtomicBool>,
-    /// What happens after the limit: if true, the thread finishes the call by itself; if false, it is put back as it
-    /// was before.
+    /// What happens when the time is over: if true, the thread finishes the call by itself; if false, the call is
+    /// undone, and the thread is as it was before.
     pub leaves: bool,
-    /// Bytes that are put back however the calls end, unless the thread continues in one.
+    /// Bytes to put back at the end of the calls, unless the thread is left in a call, or is gone.
     pub kept: Vec<Bytes>,
-    /// Bytes that are also put back after a call was undone: locks that it held.
+    /// More bytes to put back if a call was undone: the locks that the call held.
     pub freed: Vec<Bytes>,
 }
 
@@ -62,9 +64,10 @@ impl Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Returned,
-    /// It took too long and was undone.
+    /// The call took too long and was undone.
     Abandoned,
-    /// It took too long. The thread is stopped in it, and will finish it and restore itself when it continues.
+    /// The call took too long. The thread is stopped in the call; when it continues, it will finish the call and
+    /// restore itself.
     Left,
     /// The function caused this signal; the call was undone.
     Failed(i32),
@@ -93,7 +96,7 @@ pub struct Look {
     pub entering: bool,
     /// Whether the system call in which the thread waits, if any, could be made again.
     pub restartable: bool,
-    /// Bytes of the kernel's vector state.
+    /// The size of the kernel's vector state, in bytes.
     pub vector_size: usize,
 }
 

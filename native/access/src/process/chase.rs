@@ -1,11 +1,12 @@
 //! Follows a running process, and sees each thread that comes to one of the patched places.
 //!
-//! One thread of gdbheap has seized all threads of the target, so that the signal by which they report themselves stops
-//! them. Any other stop of a traced thread is passed on at once. The process keeps running however this ends: the
-//! kernel detaches when the tracer dies, the patches do nothing without a tracer, and a guard removes them.
+//! One thread of gdbheap has seized all threads of the target. A thread that comes to a patched place sends itself a
+//! signal, and this signal stops it. From any other stop, a thread continues at once. The process keeps running however
+//! the following ends: the kernel detaches when the tracer dies, the patches do nothing without a tracer, and a guard
+//! removes them.
 //!
-//! Code is written only while every thread is stopped. A thread in uninterruptible sleep may not stop for a long time;
-//! the others are held for it only for moments, and only a limited number of times.
+//! Code is written only while every thread is stopped. A thread in uninterruptible sleep may not stop for a long time.
+//! The other threads are then held for moments only, and only a limited number of times.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers::{self, PROGRAM_COUNTER, STACK_POINTER};
@@ -28,12 +29,12 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 const NAP: Duration = Duration::from_millis(5);
-/// For how long to try to change the code, and to restore it, over all attempts.
+/// How long to try to change the code, and how long to try to restore it, over all attempts.
 const PATIENCE: Duration = Duration::from_secs(2);
 const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEEXEC;
 
-/// The process to follow; the memory of its program, opened before the places in its code were looked for; and the
-/// signal by which threads report themselves.
+/// The process to follow; the memory of its program, opened before the places in its code were searched; the patches;
+/// and the signal by which threads report that they came to a patched place.
 #[derive(Clone, Debug)]
 pub struct Course {
     pub process: ProcessFolder,
@@ -88,7 +89,7 @@ impl Chase {
     /// Stop the process, insert the patches, and let it run, traced.
     fn begin(&mut self, teller: &Teller) -> Result<(), Failure> {
         let began = Instant::now();
-        // One tracer for all attempts: a thread that did not stop in one of them stays seized until it does, or until
+        // All attempts use one tracer: a thread that did not stop in one attempt stays seized until it does, or until
         // this thread ends.
         let mut tracer = Tracer::new(&self.course.process, None);
         loop {
@@ -108,8 +109,8 @@ impl Chase {
         }
     }
 
-    /// Insert the patches. Return None on success, else a thread that is inside the code to be changed, or that cannot
-    /// be stopped.
+    /// Insert the patches. Return None on success; else the id of a thread that is inside the code to be changed, or
+    /// that cannot be stopped.
     fn put_in(&self, tracer: &Tracer) -> Result<Option<i32>, Failure> {
         let patches = &self.course.patches;
         let in_the_way = tracer
@@ -160,7 +161,7 @@ impl Chase {
         }
     }
 
-    /// Let a thread continue after any stop.
+    /// Handle what a thread has done. Let the thread continue if it is stopped.
     fn attend(&mut self, tid: i32, waited: Waited, teller: &Teller) {
         match waited {
             Waited::Running => {}
@@ -170,7 +171,7 @@ impl Chase {
                 let _ = ptrace::detach(tid, 0);
             }
             Waited::Stopped { signal: libc::SIGTRAP, event: ptrace::EVENT_STOP } => {
-                // The late stop of an interrupt that was requested twice.
+                // This is the late stop of an interrupt that was requested twice.
                 restart_interrupted(tid);
                 let _ = ptrace::go_on(tid, 0);
             }
@@ -196,8 +197,8 @@ impl Chase {
         }
     }
 
-    /// Interrupt the other threads. A second signal that is ignored wakes another thread, and the first thread may then
-    /// take this signal away. The other thread's system call would end without a reason; in an interrupt stop, the call
+    /// Interrupt all threads except `tid`. A second signal that is ignored wakes one of them, and `tid` may then take
+    /// that signal away. The system call of the woken thread would end without a reason; in an interrupt stop, the call
     /// is restarted instead.
     fn have_others_stop(&self, tid: i32) {
         for other in self.threads.iter().filter(|other| **other != tid) {
@@ -205,13 +206,13 @@ impl Chase {
         }
     }
 
-    /// Return whether `tid` is a thread of the process. A new thread is added to the known ones.
+    /// Return whether `tid` is a thread of the process. A new thread is added to the known threads.
     fn is_known(&mut self, tid: i32) -> bool {
         let is_thread = || std::path::Path::new(&self.course.process.path(&format!("task/{tid}"))).exists();
         self.threads.contains(&tid) || (is_thread() && self.threads.insert(tid))
     }
 
-    /// Remove the patches from a forked child: it has them too, but nobody follows it.
+    /// Remove the patches from a forked child. The child has inherited them, but nobody follows the child.
     fn free_child(&self, tid: i32) {
         let Ok(child) = ptrace::event_message(tid).map(|child| child as i32) else { return };
         if let Waited::Stopped { .. } = ptrace::wait(child, true) {
@@ -222,8 +223,8 @@ impl Chase {
         }
     }
 
-    /// Return whether the thread is at a trap. If so, its hit was reported, and the answer was awaited if answers are
-    /// expected.
+    /// If the thread is at a trap, report the hit, wait for the answer if answers are expected, and return true.
+    /// Otherwise return false.
     fn meet(&self, tid: i32, teller: &Teller) -> bool {
         let Ok(found) = registers::read(tid) else { return false };
         let Some(place) = self.course.patches.iter().position(|patch| patch.trap == found[PROGRAM_COUNTER]) else {
@@ -275,7 +276,7 @@ impl Chase {
         }
     }
 
-    /// Let threads continue after any stop, for this time or until one of the `stuck` threads stops.
+    /// For the time `wait`, or until one of the `stuck` threads stops, let threads continue after any stop.
     fn attend_all(&mut self, stuck: &[i32], wait: Duration, teller: &Teller) {
         let began = Instant::now();
         while began.elapsed() < wait && !self.threads.is_empty() {
@@ -296,8 +297,8 @@ impl Chase {
         self.threads.clear();
     }
 
-    /// Stop all threads. Return those that an interrupt or a group stop has stopped, each with the signal of the stop.
-    /// All threads are returned, except those in uninterruptible sleep.
+    /// Stop all threads. Return each stopped thread with the signal of its stop, which is the stop of an interrupt or a
+    /// group stop. Only threads in uninterruptible sleep are missing.
     fn stop_all(&mut self, teller: &Teller) -> BTreeMap<i32, i32> {
         let began = Instant::now();
         let mut standing: BTreeMap<i32, i32> = BTreeMap::new();
@@ -344,8 +345,8 @@ impl Chase {
     }
 }
 
-/// Return a thread from a trap: set it back to `address`, from which it came there, with its own registers and signal
-/// mask. The thread must be stopped at the trap, and traced by this thread.
+/// Let a thread leave a trap: set it back to `address`, where it was before it came to the trap, with the registers and
+/// the signal mask that it had there. The thread must be stopped at the trap, and traced by the calling thread.
 pub fn return_from_trap(tid: i32, address: u64) -> Result<(), io::Error> {
     let found = registers::read(tid)?;
     let mut frame = vec![0u8; patch::frame_size()];

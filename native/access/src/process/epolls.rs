@@ -1,4 +1,4 @@
-//! The data that a program registered with epoll for watched descriptors (proc_pid_fdinfo(5)).
+//! The data that a program has registered with epoll for the descriptors that it watches (proc_pid_fdinfo(5)).
 
 use crate::child::apart::{ask, LONGEST};
 use crate::stat::said;
@@ -13,9 +13,9 @@ const KCMP_FILE: libc::c_int = 0;
 /// The most bytes that are read for all epolls of a process.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Return the data of everything that these epoll descriptors of a process watch, each once, and whether that is all. A
-/// child process reads, because a thread of the process may hold the lock of an epoll. ETIMEDOUT if the kernel blocks
-/// it. `folder`: the process's folder in /proc.
+/// Return the data that a process has registered with these epoll descriptors, each value once, and whether all of it
+/// could be read. A child process reads, because a thread of the process may hold the lock of an epoll. ETIMEDOUT if
+/// the kernel blocks the child. `folder`: the process's folder in /proc.
 pub fn watched(folder: &Path, numbers: &[i32]) -> Result<(Vec<u64>, bool)> {
     let pid = said(&folder.join("status").to_string_lossy(), "Pid").and_then(|pid| pid.parse().ok()).unwrap_or(0);
     let held = File::open(folder.join("fdinfo"))?;
@@ -36,8 +36,8 @@ struct Watched {
 }
 
 impl Watched {
-    /// Read each open file once, however many descriptors it has. Return whether everything was read. `folder`: the
-    /// folder of the descriptors' fdinfo files.
+    /// Read the data of each open file once, however many descriptors refer to the file. Return whether everything was
+    /// read. `folder`: the folder of the descriptors' fdinfo files.
     fn read_all(&mut self, pid: i32, folder: &Path, numbers: &[i32]) -> bool {
         let mut files: Vec<i32> = Vec::new();
         for number in numbers {
@@ -55,7 +55,7 @@ impl Watched {
         true
     }
 
-    /// Read one file. None if an existing file could not be read to its end.
+    /// Read one fdinfo file. None if the file exists but could not be read to its end.
     fn read(&mut self, path: &Path) -> Option<()> {
         let Ok(file) = File::open(path) else { return Some(()) };
         let (mut lines, mut line) = (BufReader::new(file), Vec::new());
@@ -72,7 +72,7 @@ impl Watched {
     }
 }
 
-/// Compare two descriptors with kcmp(2). They count as different if it fails.
+/// Compare the open files of two descriptors by kcmp(2). If kcmp fails, the files count as different.
 fn order(pid: i32, one: i32, other: i32) -> std::cmp::Ordering {
     // SAFETY: numbers only.
     match unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other) } {

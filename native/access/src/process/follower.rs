@@ -1,5 +1,5 @@
-//! Processes that keep running while a thread of gdbheap sees what their threads do. The `Follower` fetches the hits
-//! that this thread reports one by one.
+//! Follows processes: they keep running while a thread of gdbheap sees what their threads do. The `Follower` fetches
+//! the hits that this thread reports, one by one.
 
 use crate::error::{Error, Result};
 use crate::process::chase::{Chase, Course};
@@ -63,7 +63,7 @@ impl Follower {
         let theirs = shared.clone();
         let body = move |ready: &Ready| {
             accept_wake();
-            // SAFETY: takes nothing.
+            // SAFETY: the call takes no arguments.
             theirs.tracer.store(unsafe { libc::syscall(libc::SYS_gettid) } as i32, Ordering::SeqCst);
             let finish = work.trace(teller, ready);
             theirs.finish.store(finish as u8, Ordering::SeqCst);
@@ -81,8 +81,9 @@ impl Follower {
         })
     }
 
-    /// Begin to follow, and wait until hits are seen. A second call does nothing. If this call is interrupted, the
-    /// caller still has the follower: `end` ends it, and `is_unrestored` tells whether the process is as it was.
+    /// Begin to follow, and wait until hits can be seen. A second call does nothing. If this call is interrupted, the
+    /// caller still has the follower: `end` ends it, and `is_unrestored` tells whether patches are still in the
+    /// process.
     pub fn start(&self, watcher: &dyn Watcher) -> Result<()> {
         let Some(body) = crate::work::take(&self.body) else { return Ok(()) };
         let (ready, is_ready) = channel();
@@ -188,12 +189,12 @@ impl Follower {
         self.shared.is_unrestored.load(Ordering::SeqCst)
     }
 
-    /// Return a descriptor (eventfd(2)) that poll(2) reports as readable when a thread was seen.
+    /// Return a descriptor (eventfd(2)) that poll(2) reports as readable once a hit was reported.
     pub fn descriptor(&self) -> RawFd {
         self.counter.as_raw_fd()
     }
 
-    /// Return the number of hits.
+    /// Return the number of hits so far.
     pub fn hits(&self) -> u64 {
         self.shared.hits.load(Ordering::SeqCst)
     }
@@ -203,12 +204,12 @@ impl Follower {
         self.shared.lost.load(Ordering::SeqCst)
     }
 
-    /// Return for how long threads were stopped at patched places, in all.
+    /// Return the total time for which threads were stopped at patched places.
     pub fn stood(&self) -> Duration {
         Duration::from_nanos(self.shared.stood.load(Ordering::SeqCst))
     }
 
-    /// Return for how long the whole process was stopped, to insert and to remove the patches.
+    /// Return the total time for which the whole process was stopped, to insert and to remove the patches.
     pub fn held(&self) -> Duration {
         Duration::from_nanos(self.shared.held.load(Ordering::SeqCst))
     }
@@ -247,7 +248,7 @@ fn counter() -> Result<OwnedFd, io::Error> {
     }
 }
 
-/// Return the signal that interrupts a wait of the tracer's thread, and does nothing else.
+/// Return the number of the signal that interrupts a wait of the tracer's thread, and has no other effect.
 fn wake_signal() -> i32 {
     libc::SIGRTMIN() + 6
 }

@@ -31,13 +31,14 @@ use std::time::{Duration, Instant};
 /// __WALL. The copy shares the target's table of descriptors: with a copied table, files that the target closes would
 /// stay open, such as a connection, a lock, or an entry of epoll(7).
 const CLONE_ARGUMENTS: [u64; 6] = [libc::CLONE_FILES as u64, 0, 0, 0, 0, 0];
-/// close_range(2), since Linux 5.9, of all descriptors, in a separate table. The kernel still copies the first 64 into
-/// that table and closes them, for which a file system may take its time; the copy then keeps the rest. A target that
-/// runs another program leaves its old table to whatever shares it.
+/// The arguments of close_range(2) (Linux 5.9), which closes all descriptors of the copy in a table of its own. The
+/// kernel still copies the first 64 descriptors into that table and closes them. A file system may delay this; then the
+/// copy keeps the other descriptors. A target that runs another program leaves its old table to whatever shares the
+/// table.
 const CLOSE_ARGUMENTS: [u64; 6] = [0, u32::MAX as u64, libc::CLOSE_RANGE_UNSHARE as u64, 0, 0, 0];
 const WORDS: usize = 5 + GENERAL;
 const OK: u64 = 0;
-/// Larger than every errno. A code from here on is REASON plus an index into REASONS.
+/// Larger than every errno. A code of at least REASON is REASON plus an index into REASONS.
 const REASON: u64 = 10_000;
 const REASONS: [&str; 5] = [
     "its threads do not stop in time",
@@ -51,14 +52,14 @@ const NO_CALLER: u64 = REASON + 1;
 const NO_VDSO: u64 = REASON + 2;
 const CUT_SHORT: u64 = REASON + 3;
 const OTHER_NAMESPACE: u64 = REASON + 4;
-/// The namespaces of a thread, and those of its future children (namespaces(7)).
+/// The names of a thread's own namespaces, and of the namespaces of its future children (namespaces(7)).
 const NAMESPACES: [(&str, &str); 2] = [("pid", "pid_for_children"), ("time", "time_for_children")];
 const MAX_THREADS: u64 = 1 << 20;
 const WAKE: i32 = 50;
-/// The interval, in milliseconds, at which threads are checked that had not stopped when the target was released.
+/// Some threads may not have stopped when the target was released. They are checked at this interval, in milliseconds.
 const LEFTOVERS: i32 = 5;
-/// For how long this process waits for the end of a copy, and how long it sleeps between checks. A file system
-/// implemented by another user's program may delay the exit of a copy; the guardian stays with it.
+/// How long this process waits for the end of a copy, and how long it sleeps between checks. A file system that another
+/// user's program implements may delay the exit of a copy; the guardian then stays with the copy.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_micros(200);
 const MAX_NAP: Duration = Duration::from_millis(5);
@@ -67,7 +68,7 @@ const FIRST_TO_GO: &str = "1000";
 const LET_GO: u8 = b'r';
 const REAP_PATIENCE: Duration = Duration::from_secs(3);
 
-/// The copy while the guardian holds it. `inner`: its id as the target sees it.
+/// The copy while the guardian holds it. `inner`: the id of the copy as the target sees it.
 struct Copy {
     pid: i32,
     inner: i64,
@@ -91,7 +92,7 @@ fn guard(process: &ProcessFolder, limit: Option<Duration>, from: File, mut to: F
     let mut ears = Ears { from, target: open_process(process) };
     let (mut letter, mut heard) = (Letter::new(&message), Heard::End);
     if made.is_ok() {
-        // The parent may be suspended or end; the target is released nevertheless.
+        // Even if the parent is suspended or ends, the target is released.
         let deadline = limit.zip(tracer.since()).map(|(limit, since)| since + limit);
         heard = ears.send(&mut to, &mut letter, deadline, None);
         if heard == Heard::Word {
@@ -140,8 +141,8 @@ fn copy(tracer: &mut Tracer) -> Result<Copy, u64> {
     }
 }
 
-/// Return whether a thread's children are in the same namespace as the thread. True if the kernel does not have this
-/// kind of namespace.
+/// Return whether a thread's future children are in the same namespace as the thread. True if the kernel does not have
+/// this kind of namespace.
 fn is_one(process: &ProcessFolder, tid: i32, own: &str, children: &str) -> bool {
     let of = |name: &str| std::fs::read_link(process.path(&format!("task/{tid}/ns/{name}"))).ok();
     let own = of(own);
@@ -153,7 +154,8 @@ fn kill(child: i32) {
     unsafe { libc::kill(child, libc::SIGKILL) };
 }
 
-/// End the copy and wait for its end, however long that takes. Meanwhile, release threads that stopped too late.
+/// End the copy and wait for its end, however long that takes. Meanwhile, release threads that stopped after the target
+/// was released.
 fn end(tracer: &mut Tracer, child: i32) {
     kill(child);
     while ptrace::wait(child, tracer.threads.is_empty()) != Waited::Gone {
@@ -162,8 +164,9 @@ fn end(tracer: &mut Tracer, child: i32) {
     }
 }
 
-/// Have the target collect the copy, in a second short stop. Return how long that stop was. If the target runs another
-/// program now, it is left alone; the copy is then collected when the target ends.
+/// Have the target collect the copy, in a second short stop. Return the duration of that stop; None if the copy was not
+/// collected. If the target runs another program now, it is left alone; the copy is then collected when the target
+/// ends.
 fn reap(tracer: &mut Tracer, inner: i64, program: Program) -> Option<Duration> {
     let deadline = Instant::now() + REAP_PATIENCE;
     while Instant::now() < deadline {
@@ -193,7 +196,7 @@ fn collect(tracer: &Tracer, inner: i64) -> Option<Made> {
     injection::make_call(caller, injection::find_instruction(tracer.pid)?, libc::SYS_wait4 as u64, arguments)
 }
 
-/// The device and inode of the program that a process runs; exec(2) changes it.
+/// The device and inode of the program that a process runs. exec(2) changes them.
 type Program = Option<(u64, u64)>;
 
 fn program_of(process: &ProcessFolder) -> Program {
@@ -220,7 +223,7 @@ fn hello(tracer: &Tracer, copy: i32) -> Vec<u64> {
     words
 }
 
-/// Bytes on their way to the parent; those from `rest` on are not sent yet.
+/// A message to the parent. The bytes from `rest` on are not sent yet.
 struct Letter {
     bytes: Vec<u8>,
     rest: usize,
@@ -239,15 +242,15 @@ enum Heard {
     End,
 }
 
-/// What the guardian listens to: its parent, and the target's end.
+/// The descriptors that the guardian listens to: the pipe from its parent, and the target's end.
 struct Ears {
     from: File,
     target: Option<OwnedFd>,
 }
 
 impl Ears {
-    /// Send a letter. `Word`: it was sent in full. `Nothing`: time is up. `End`: nobody reads it, or the target is
-    /// gone.
+    /// Send a letter. Return `Word` if it was sent in full, `Nothing` if the time is up, and `End` if nobody reads it
+    /// or the target is gone.
     fn send(
         &self,
         to: &mut File,
@@ -274,7 +277,7 @@ impl Ears {
         Heard::Word
     }
 
-    /// Wait for a word from the parent.
+    /// Wait for a message from the parent.
     fn listen(&mut self, deadline: Option<Instant>, mut tracer: Option<&mut Tracer>) -> Heard {
         loop {
             let (is_word, has_ended) = self.wait(entry(self.from.as_raw_fd(), libc::POLLIN), deadline, &mut tracer);
@@ -295,8 +298,9 @@ impl Ears {
         }
     }
 
-    /// Wait until a descriptor is ready, the target ends, or the deadline passes. Return whether the descriptor is
-    /// ready, and whether the target has ended. Meanwhile, release threads that stopped too late.
+    /// Wait until the descriptor of `one` is ready, the target ends, or the deadline passes. Return whether the
+    /// descriptor is ready, and whether the target has ended. Meanwhile, release threads that stopped after the target
+    /// was released.
     fn wait(&self, one: libc::pollfd, deadline: Option<Instant>, tracer: &mut Option<&mut Tracer>) -> (bool, bool) {
         let mut wait = milliseconds(deadline);
         if let Some(tracer) = tracer.as_deref_mut().filter(|tracer| !tracer.threads.is_empty()) {
@@ -305,7 +309,7 @@ impl Ears {
         }
         let target = self.target.as_ref().map_or(-1, |target| target.as_raw_fd());
         let mut entries = [one, entry(target, libc::POLLIN)];
-        // SAFETY: two entries of this function; one with descriptor -1 is ignored.
+        // SAFETY: two entries of this function; poll ignores an entry with descriptor -1.
         unsafe { libc::poll(entries.as_mut_ptr(), 2, wait) };
         (entries[0].revents != 0, entries[1].revents != 0)
     }
@@ -348,8 +352,8 @@ impl Drop for Line {
 }
 
 impl Line {
-    /// Close the pipes, which makes the guardian stop writing and end, and wait for its end. Return its process id if
-    /// it has not ended in time; else None.
+    /// Close the pipes, which makes the guardian stop writing and end, and wait for the guardian's end. Return its
+    /// process id if it has not ended in time; else None.
     fn close(&mut self) -> Option<i32> {
         (self.from, self.to) = (None, None);
         let guardian = self.guardian?;
@@ -419,8 +423,8 @@ pub struct Frozen {
     state: Mutex<State>,
 }
 
-/// `held`: for how long the target was stopped, once it was released. `killed`: whether the copy was gone before its
-/// `end`. `left`: the guardian, if waiting for it was given up.
+/// `held`: for how long the target was stopped; None until it is released. `killed`: whether the copy was gone before
+/// its `end`. `left`: the process id of the guardian, if waiting for the guardian was given up.
 #[derive(Clone, Copy, Default)]
 struct State {
     held: Option<Duration>,
@@ -439,8 +443,8 @@ fn refusal(code: u64) -> Error {
 }
 
 impl Frozen {
-    /// Stop a process and copy it. It stays stopped until `let_go`, for at most `limit`. After an error the target runs
-    /// as before.
+    /// Stop a process and copy it. The process stays stopped until `let_go`, for at most `limit`. After an error the
+    /// process runs as before.
     pub fn new(watcher: &dyn Watcher, process: &ProcessFolder, limit: Option<Duration>) -> Result<Frozen> {
         if !system_call::IS_SUPPORTED {
             return Err(Error::Failed("no copy of a process can be made on this machine"));
@@ -469,7 +473,7 @@ impl Frozen {
         self.copy.descriptor()
     }
 
-    /// Return how many system calls that the stop interrupted were restarted.
+    /// Return how many system calls were interrupted by the stop and restarted.
     pub fn mended(&self) -> u64 {
         self.mended
     }
@@ -519,8 +523,8 @@ impl Frozen {
         Ok(())
     }
 
-    /// End the copy and have the target collect it. Return whether that succeeded within END_PATIENCE. `held` then
-    /// includes the stop in which the target collected the copy. A second call returns true.
+    /// End the copy and have the target collect it. Return whether both succeeded within END_PATIENCE. After that,
+    /// `held` includes the stop in which the target collected the copy. A second call returns true.
     pub fn end(&self, watcher: &dyn Watcher) -> bool {
         let Some(mut line) = self.line().take() else { return true };
         let State { held: first, killed, .. } = *self.state();

@@ -1,10 +1,10 @@
-//! A process of gdbheap that removes patches from the target if gdbheap is killed before it could, or cannot do it
-//! itself.
+//! A process of gdbheap that removes patches from the target if gdbheap is killed before it could remove them, or
+//! cannot do it itself.
 //!
-//! It waits for the end of a pipe. What it does then needs no thread and no lock of this process: it was forked, and
-//! glibc keeps malloc usable in a child. It has its own session, so that a signal to a process group does not reach it.
-//! It keeps trying for as long as the target lives. Between two attempts it holds nothing: a thread that does not stop
-//! stays seized until it does, unless the process that seized it ends.
+//! The guard waits for the end of a pipe. What it does then needs no thread and no lock of this process: it was forked,
+//! and glibc keeps malloc usable in a child. It has its own session, so that a signal to a process group does not reach
+//! it. It keeps trying for as long as the target lives. Between two attempts it holds nothing: a thread that does not
+//! stop stays seized until it does, unless the process that seized it ends.
 
 use crate::child::descriptor::close_others;
 use crate::child::pipe::pipe;
@@ -23,13 +23,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(5);
-/// For how long to try to remove what an earlier run left.
+/// How long to try to remove the patches that an earlier run left.
 const PATIENCE_OF_OTHERS: Duration = Duration::from_secs(2);
 const NAP: Duration = Duration::from_millis(20);
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 const NOT_NEEDED: u8 = 1;
 
-/// Removes `patches` from a process: when it is asked to, or when this process ends without having dismissed it.
+/// The guard process, which removes the patches from a target if it is asked to, or if this process ends without having
+/// dismissed it.
 pub(crate) struct Guard {
     /// The process id of the guard; 0 if nobody should wait for it.
     pid: i32,
@@ -37,7 +38,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Start the guard. `memory`: the memory of the patched program; the guard holds it from now on.
+    /// Start the guard. `memory`: the memory of the patched program, which the guard keeps open from now on.
     pub(crate) fn new(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patch]) -> Result<Guard, Error> {
         let (reader, writer) = pipe()?;
         // SAFETY: the child only makes system calls, allocates by glibc's malloc, and ends by _exit.
@@ -45,7 +46,7 @@ impl Guard {
         match child {
             ..0 => Err(Error::last_os_error()),
             0 => {
-                // The child must not keep files open that other programs wait to see closed.
+                // Other programs may wait until certain files are closed, so the child must not keep them open.
                 close_others(vec![reader.as_raw_fd(), process.descriptor(), memory.descriptor()]);
                 watch(reader.as_raw_fd(), || restore(process, memory, patches));
                 // SAFETY: ends this process and runs nothing of the parent's.
@@ -77,7 +78,7 @@ impl Drop for Guard {
     }
 }
 
-/// Wait at the pipe. Call `act` if it is closed without a message.
+/// Wait at the pipe. If the pipe is closed without a message, call `act`.
 fn watch(pipe: RawFd, act: impl FnOnce()) {
     // SAFETY: numbers and buffers of this function.
     unsafe {
@@ -96,8 +97,8 @@ fn watch(pipe: RawFd, act: impl FnOnce()) {
     }
 }
 
-/// Remove patches from a program, with as many attempts as it takes. No other program may trace the process for ever.
-/// Also returns once the process has ended, or runs another program, which is left alone.
+/// Remove patches from a program, in as many attempts as necessary, because no other tracer stays in the way for ever.
+/// Return once the patches are gone, or the process has ended or runs another program. The other program is left alone.
 fn restore(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patch]) {
     let mut nap = NAP;
     loop {
@@ -123,7 +124,7 @@ fn in_child(act: impl FnOnce()) {
     }
 }
 
-/// Wait at least for a nap, and until no thread has been in the same uninterruptible sleep at two checks in a row. The
+/// Wait at least for a nap. Then wait until no thread is in the same uninterruptible sleep at two checks in a row. The
 /// process runs meanwhile. Each nap is longer than the one before.
 fn await_sleepers(process: &ProcessFolder, nap: &mut Duration) {
     let mut before = sleepers(process);

@@ -1,8 +1,8 @@
-//! One system call made by a stopped thread of the target, which then continues as if nothing had happened.
+//! One system call that a stopped thread of the target makes. The thread then continues as if nothing had happened.
 //!
-//! Nothing is written to the target's memory: the instruction is in the vDSO, all registers are restored, and the
-//! kernel restarts what was interrupted. Only the stops that such a call makes are accepted. At any other stop the
-//! thread gets its registers back at once, unless it runs another program by then.
+//! Nothing is written to the target's memory: the system call instruction is in the vDSO, all registers are restored,
+//! and the kernel restarts the call that was interrupted. Only the stops that such a call causes are accepted. At any
+//! other stop the thread gets its registers back at once, unless it runs another program by then.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers;
@@ -17,18 +17,18 @@ use std::time::{Duration, Instant};
 
 const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 const VDSO_LIMIT: usize = 64 << 10;
-/// How long a thread may take to its next stop. After this time it is interrupted. After the same time again it is
-/// given up if it sleeps: another thread may have changed its code. Copying the page tables of a large process takes
-/// seconds, but the thread does not sleep meanwhile.
+/// How long a thread may take to its next stop. After this time the thread is interrupted. After the same time again it
+/// is given up if it sleeps, because another thread may have changed its code. Copying the page tables of a large
+/// process takes seconds, but the thread does not sleep meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(60);
-/// The patience with a call in the copy, while the target is stopped: closing a file may take as long as a file system
-/// likes.
+/// How long a thread of the copy may take to its next stop, while the target is stopped: a file system may delay the
+/// closing of a file as long as it likes.
 const OUR_PATIENCE: Duration = Duration::from_millis(500);
 const NAP: Duration = Duration::from_micros(50);
 const MAX_NAP: Duration = Duration::from_millis(2);
 const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
-/// The stops of one call: entry, the new process, exit, and the one that ends it.
+/// The largest number of stops of one call: the entry, the new process, the exit, and the stop that ends the call.
 const MAX_STOPS: usize = 6;
 
 /// The outcome of a call: its return value, and for clone the id of the new process as this process sees it.
@@ -37,8 +37,9 @@ pub(crate) struct Made {
     pub(crate) child: Option<i32>,
 }
 
-/// Return a thread that can make a call: one that gdbheap has stopped, in 64-bit code, with no filter or handler for
-/// its system calls, and outside a restartable sequence (rseq(2)). A thread in a system call is always outside one.
+/// Return a thread that can make a call. gdbheap must have stopped the thread in 64-bit code. No filter and no handler
+/// may see its system calls, and it must be outside a restartable sequence (rseq(2)). A thread in a system call is
+/// always outside such a sequence.
 pub(crate) fn find_caller(tracer: &Tracer) -> Option<i32> {
     if tracer.is_in_exec() {
         return None;
@@ -52,7 +53,7 @@ pub(crate) fn find_caller(tracer: &Tracer) -> Option<i32> {
     standing().find(asleep).or_else(|| standing().find(outside))
 }
 
-/// Return whether a seccomp filter is on the thread; true if that is unknown. A process may install one at any time.
+/// Return whether the thread has a seccomp filter; true if that is unknown. A process may install a filter at any time.
 fn is_filtered(pid: i32, tid: i32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
     let mut modes = status.lines().filter_map(|line| line.strip_prefix("Seccomp:"));
@@ -78,7 +79,8 @@ pub(crate) fn find_instruction(pid: i32) -> Option<u64> {
     bytes.windows(INSTRUCTION.len()).position(|code| code == INSTRUCTION).map(|place| start + place as u64)
 }
 
-/// Return the range of a line of maps, if it is the kernel's own mapping: a file with the same name has an inode.
+/// Return the address range in a line of maps, if the line is the kernel's own vDSO mapping. A file with the same name
+/// has an inode.
 fn vdso_range(line: &str) -> Option<&str> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     match fields[..] {
@@ -105,7 +107,8 @@ pub(crate) fn make_call_of_ours(tid: i32, instruction: u64, number: u64, argumen
     call_under(tid, instruction, number, arguments, libc::PTRACE_O_EXITKILL, OUR_PATIENCE)
 }
 
-/// Make a call. `options`: ptrace(2) options that the thread has during the call, besides OPTIONS, and afterwards.
+/// Make a call. `options`: ptrace(2) options, in addition to OPTIONS. The thread has them during the call and keeps
+/// them afterwards. `patience`: how long the thread may take to its next stop.
 fn call_under(
     tid: i32,
     instruction: u64,
@@ -151,10 +154,10 @@ struct Injection {
     patience: Duration,
     child: Option<i32>,
     answer: Option<i64>,
-    /// Signals that stop the thread, which cannot be masked: they are held back, and sent again when the thread has its
-    /// registers back.
+    /// Signals that came meanwhile, stopped the thread and cannot be masked. They are held back, and sent again when
+    /// the thread has its registers back.
     held: Vec<i32>,
-    /// Whether the thread has ended, or runs another program, which gets nothing of the old one.
+    /// Whether the thread has ended, or runs another program. The other program gets nothing of the old one.
     is_gone: bool,
 }
 
@@ -170,7 +173,7 @@ impl Injection {
                 }
                 (SYSCALL_STOP, 0) => entered = true,
                 (libc::SIGTRAP, ptrace::EVENT_CLONE) if entered => self.keep_child(),
-                // The thread was interrupted because it did not stop in time.
+                // This stop is that of the interrupt, which was sent because the thread did not stop in time.
                 (_, ptrace::EVENT_STOP) if began.elapsed() > self.patience => return None,
                 (libc::SIGTRAP, _) | (_, ptrace::EVENT_STOP) => {}
                 (signal, _) => self.held.push(signal),
@@ -190,8 +193,8 @@ impl Injection {
         }
     }
 
-    /// Bring the thread to the stop in which the kernel checks what to restart, without running an instruction. At the
-    /// entry into a system call, that call is skipped.
+    /// Bring the thread to the stop in which the kernel checks what to restart, without executing an instruction of the
+    /// program. If the thread is at the entry into a system call, skip that call.
     fn stand(&mut self) -> Option<()> {
         if self.is_gone {
             return None;

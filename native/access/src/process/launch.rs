@@ -1,10 +1,10 @@
-//! Starts a program, and sees certain system calls of it and of all its child processes.
+//! Starts a program, and sees certain system calls of this program and of all its child processes.
 //!
 //! A filter (seccomp(2), SECCOMP_RET_TRACE) stops threads at exactly these calls; everything else runs undisturbed. The
 //! filter stays for as long as a process lives, and without a tracer the calls would fail. So a separate process of
-//! gdbheap traces: a keeper with its own session. It reports the calls to this process, and lets them pass once nobody
-//! listens: the program keeps running when gdbheap ends, in whatever way. A thread of gdbheap forks it, and glibc keeps
-//! malloc usable in a child.
+//! gdbheap, the keeper, traces in its own session. It reports the calls to this process. Once nobody listens, it lets
+//! all calls pass: the program keeps running when gdbheap ends, in whatever way. A thread of gdbheap forks the keeper,
+//! and glibc keeps malloc usable in a child.
 
 use crate::arch::registers;
 use crate::arch::system_call::{self, AUDIT_ARCHITECTURE, NUMBERS_OF_OTHERS};
@@ -36,7 +36,7 @@ const NUMBER_AT: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 const NOT_STARTED: i32 = 127;
 
-/// The words of a command, and the system calls to see.
+/// The words of the command to start, and the numbers of the system calls to report.
 #[derive(Clone, Debug)]
 pub struct Start {
     pub words: Vec<CString>,
@@ -47,11 +47,11 @@ pub(crate) struct Launch {
     start: Start,
 }
 
-/// A message of the keeper. All messages have the same size, less than a pipe takes at once.
+/// A message of the keeper. All messages have the same size, which is less than a pipe takes at once.
 enum Said {
     /// The process with this id runs the program.
     Begun(i32),
-    /// The program cannot be started: the errno.
+    /// The program cannot be started. The number is the errno.
     Failed(i32),
     /// The exit status of the program, as wait(2) returns it.
     Status(i32),
@@ -108,8 +108,8 @@ impl Launch {
         Launch { start }
     }
 
-    /// Start the keeper, which starts the program. Return its id, the pipe with its messages, and the pipe for the
-    /// answers.
+    /// Start the keeper, which starts the program. Return the keeper's id, the pipe with its messages, and the pipe for
+    /// the answers.
     fn start(self, waits: bool, limit: Duration) -> Result<(i32, File, File), Error> {
         let ((told, telling), (answers, answering)) = (pipe()?, pipe()?);
         // SAFETY: the child only makes system calls, allocates by glibc's malloc, and ends by _exit.
@@ -178,7 +178,8 @@ impl Trace for Launch {
     }
 }
 
-/// Return whether there is something to read, or the other end is closed. False after a signal, and after `limit`.
+/// Return whether the descriptor has something to read, or its other end is closed. False after a signal, and after
+/// `limit`.
 fn is_ready(descriptor: RawFd, limit: Option<Duration>) -> bool {
     let mut about = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
     let limit = limit.map_or(-1, |limit| limit.as_millis() as libc::c_int);
@@ -186,12 +187,12 @@ fn is_ready(descriptor: RawFd, limit: Option<Duration>) -> bool {
     unsafe { libc::poll(&mut about, 1, limit) > 0 }
 }
 
-/// The process that traces. `waits`: how long a stopped thread waits for an answer at most; None if it does not wait.
-/// `owed`: the number of answers that are missing. `heard`: whether gdbheap's process still listens.
+/// The process that traces. `waits`: how long a stopped thread waits for an answer at most; None if threads do not
+/// wait. `owed`: the number of answers that have not come yet. `heard`: whether gdbheap's process still listens.
 struct Keeper {
     start: Start,
     child: i32,
-    /// The process of each thread.
+    /// The process id of each thread.
     threads: HashMap<i32, i32>,
     told: File,
     answers: OwnedFd,
@@ -237,7 +238,7 @@ impl Keeper {
         self.heard = self.heard && self.told.write_all(&said.bytes()).is_ok();
     }
 
-    /// Report a thread. If answers are expected, the thread stays stopped until one comes.
+    /// Report what a thread did. If answers are expected, the thread stays stopped until an answer comes.
     fn tell(&mut self, said: &Said) {
         let met = Instant::now();
         self.say(said);
@@ -250,7 +251,7 @@ impl Keeper {
         }
     }
 
-    /// Read the answers that have come, without waiting for more.
+    /// Read the answers that have arrived, without waiting for more.
     fn hear(&mut self) {
         let mut bytes = [0u8; 64];
         // SAFETY: writes to an array of this function.
@@ -267,8 +268,8 @@ impl Keeper {
         self.heard
     }
 
-    /// Start the program's process, which is traced before it runs the program. Return a pipe that will have an errno
-    /// if the program cannot run.
+    /// Start the program's process, which is traced before it runs the program. Return a pipe that will contain an
+    /// errno if the program cannot run.
     fn spawn(&mut self) -> Result<File, Error> {
         let (gate, opened) = pipe()?;
         let (failed, failure) = pipe()?;
@@ -339,8 +340,8 @@ impl Keeper {
         }
     }
 
-    /// Forget a thread. The end of the keeper's own child is reported with its status; other parents learn of an end
-    /// once the keeper has seen it.
+    /// Forget a thread. If the keeper's own child has ended, report its exit status. Other parents learn of the end of
+    /// a child once the keeper has seen it.
     fn forget(&mut self, tid: i32) {
         self.threads.remove(&tid);
         if let Some(status) = ptrace::wait_status(tid).filter(|_| tid == self.child) {

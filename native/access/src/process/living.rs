@@ -1,7 +1,7 @@
-//! Processes whose first thread has ended before others.
+//! Finds a living thread of a process whose first thread has ended before others.
 //!
-//! The kernel then describes the memory below /proc/PID as that of a zombie. What the other threads have is only shown
-//! below task/TID (proc(5)).
+//! For such a process, the kernel shows the memory below /proc/PID as that of a zombie. What the other threads have is
+//! shown only below task/TID (proc(5)).
 #![forbid(unsafe_code)]
 
 use crate::stat::has_ended;

@@ -1,4 +1,4 @@
-//! A live process: stopping it, copying it, looking at its threads, and making calls in them.
+//! Works with a live process: stops it, copies it, looks at its threads, and makes calls in them.
 
 pub(crate) mod accounts;
 pub(crate) mod call;

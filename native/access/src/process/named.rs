@@ -1,9 +1,9 @@
-//! Files that a process, a core or another user names.
+//! Opens files that a process, a core or another user names.
 //!
 //! Walking such a path may block for ever: on a program that implements a file system (FUSE), on a server that is gone
 //! (NFS), or on the lock of another process's memory map (/proc/PID/map_files). So a separate thread walks, and gdbheap
-//! continues without it if it blocks (`patient`). A path named by a target is walked one name at a time, and never into
-//! an unknown mount: a request to such a mount cannot be interrupted, not even by SIGKILL.
+//! continues without this thread if it blocks (`patient`). A path named by a target is walked one name at a time, and
+//! never into an unknown mount, because not even SIGKILL interrupts a request to such a mount.
 #![forbid(unsafe_code)]
 
 use crate::patient::at_name;
@@ -18,13 +18,13 @@ use std::path::{Component, Path, PathBuf};
 
 /// The limit of the kernel (MAXSYMLINKS).
 const MOST_LINKS: usize = 40;
-/// A path has at most 2,048 names, but each `..` starts again at the root.
+/// The most steps of one walk. A path has at most 2,048 names, but each `..` starts again at the root.
 const MOST_STEPS: usize = 8192;
 
-/// A file that is open with O_PATH, which does not open its contents.
+/// A file that was opened with O_PATH. This does not open the contents of the file.
 pub struct Held {
     pub file: File,
-    /// The path of the file without symbolic links, if one was walked.
+    /// The path of the file without symbolic links, if the path was walked.
     pub path: PathBuf,
     pub found: Metadata,
     /// The type of the file system that has the file (statfs(2), f_type).

@@ -1,4 +1,5 @@
-//! Whether processes have one address space. Nothing in /proc proves that: a forked copy is equal to the byte, too.
+//! Checks whether processes share one address space. Nothing in /proc proves that, because a forked copy has the same
+//! bytes, too.
 #![forbid(unsafe_code)]
 
 use crate::patient::ask_hastily;
@@ -6,8 +7,8 @@ use crate::process::living::living_thread;
 use crate::process::sharers::have_same_memory;
 use std::path::Path;
 
-/// Return whether all of these processes have the same memory (kcmp(2)). False if that is refused or unavailable, or if
-/// kcmp waits for a process in execve(), which a file system may delay.
+/// Return whether all of these processes have the same memory (kcmp(2)). False if kcmp is refused or unavailable, or if
+/// it waits for a process in execve(), which a file system may delay.
 pub fn have_one_memory(pids: &[i32]) -> bool {
     let Some(first) = pids.first().copied() else { return false };
     let pids = pids.to_vec();

@@ -1,14 +1,14 @@
-//! A frozen copy of the process that gdbheap runs in, and a program that reads it. It needs no right that the process
-//! does not have: no tracing, and nothing of /proc but its own.
+//! A frozen copy of the process that gdbheap runs in, and a program that reads the copy. The program needs no right
+//! that the process does not have: it traces nothing, and reads nothing of /proc but its own files.
 //!
 //! The copy is made by clone(2), like fork(2), but runs no handlers of fork (pthread_atfork), no malloc, no Python
 //! code, and no code of libraries that are loaded before libc, because other threads may have held any lock at that
-//! moment. It only makes system calls: it closes all descriptors, opens its own memory, starts the program, which
-//! inherits that descriptor, and waits for its end.
+//! moment. The copy only makes system calls: it closes all descriptors, opens its own memory, starts the program, which
+//! inherits that descriptor, and waits for the program's end.
 //!
-//! Its own end sends no SIGCHLD (its exit signal is 0), and a wait(2) for any child does not collect it, only one with
-//! __WALL. It ends with the thread that created it (PR_SET_PDEATHSIG). The program ends with it if it requested that
-//! (`end_with_parent`); execve(2) clears that request if root gains capabilities.
+//! The end of the copy sends no SIGCHLD (the exit signal is 0). A wait(2) for any child does not collect the copy; only
+//! a wait with __WALL does. The copy ends with the thread that created it (PR_SET_PDEATHSIG). The program ends with the
+//! copy if it requested that (`end_with_parent`); execve(2) clears that request if root gains capabilities.
 
 use crate::child::pipe::pipe;
 use crate::signals::SignalsHeld;
@@ -25,24 +25,24 @@ use std::time::{Duration, Instant};
 /// The descriptor through which the program reads the copy's memory. The program writes to the standard descriptors.
 pub const OWN_MEMORY: i32 = 3;
 const OUT: c_int = 1;
-/// Exit statuses of the copy if it cannot start the program, higher than those of gdbheap's programs.
+/// Exit statuses of the copy if it cannot start the program. They are higher than those of gdbheap's programs.
 pub const NO_OWN_MEMORY: i32 = 121;
 pub const NOT_STARTED: i32 = 122;
-/// The exit status is this plus the number of the signal that ended the program.
+/// If a signal ended the program, the exit status is this number plus the number of the signal.
 pub const BY_SIGNAL: i32 = 128;
-/// The stack on which the program starts, in the copy's memory; the copy waits meanwhile.
+/// The size of the stack on which the program starts. The stack is in the copy's memory; the copy waits meanwhile.
 const STACK: usize = 64 << 10;
 /// Descriptors are closed one by one up to this number if the kernel cannot close a range (before Linux 5.9).
 const MOST_DESCRIPTORS: c_int = 1 << 16;
 const SIGNALS: c_int = 64;
 /// More digits than a process id has.
 const DIGITS: usize = 10;
-/// The priority of the program is lower than that of the process it reads.
+/// The niceness that the program gets, so that its priority is lower than that of the process that it reads.
 const NICE: c_int = 10;
 const CAPABILITIES_VERSION: u32 = 0x2008_0522;
 const WAKE: i32 = 20;
 const LARGEST_ANSWER: usize = 1 << 20;
-/// For how long to wait for the end of a killed copy.
+/// How long to wait for the end of a copy that was killed.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_millis(1);
 
@@ -74,7 +74,7 @@ fn close(number: c_int) {
     call(libc::SYS_close, [c_long::from(number), 0, 0, 0]);
 }
 
-/// Move a descriptor to the number `to`, and close whatever has that number.
+/// Move a descriptor to the number `to`. A descriptor that has that number is closed.
 fn moved(number: c_int, to: c_int) {
     if number == to {
         // Only a duplicate is inherited by the program.
@@ -97,14 +97,14 @@ fn close_from(first: c_int) {
     }
 }
 
-/// Have the kernel send `signal` to this process when the thread that created it ends. Return whether `parent` still is
-/// its parent.
+/// Have the kernel send `signal` to this process when the thread that created it ends. Return whether the process
+/// `parent` is still its parent.
 pub fn end_with_parent(parent: i32, signal: c_int) -> bool {
     call(libc::SYS_prctl, [c_long::from(libc::PR_SET_PDEATHSIG), c_long::from(signal), 0, 0]);
     call(libc::SYS_getppid, [0; 4]) == c_long::from(parent)
 }
 
-/// Write a number over the digits of a word.
+/// Write a decimal number over the digits of a word.
 fn write_number(word: *mut [u8; DIGITS], mut number: c_long) {
     // SAFETY: the word belongs to the plan, which its creator keeps.
     for digit in unsafe { &mut *word }.iter_mut().rev() {
@@ -122,12 +122,12 @@ fn be_copy(plan: &Plan) -> ! {
         end(NOT_STARTED);
     }
     give_up_rights();
-    // Give its files in /proc back to its user: a new program has fewer rights than this one may have had.
+    // Give the files of the copy in /proc back to its user: a new program has fewer rights than this one may have had.
     call(libc::SYS_prctl, [c_long::from(libc::PR_SET_DUMPABLE), 1, 0, 0]);
     moved(plan.out, OUT);
     close_from(OUT + 1);
     close(0);
-    // This gets the lowest free number, 0.
+    // This descriptor gets the lowest free number, 0.
     let nothing = open(b"/dev/null\0", libc::O_RDWR);
     call(libc::SYS_dup3, [c_long::from(OUT), 2, 0, 0]);
     // A process may always open its own memory, and an inherited descriptor is not checked again.
@@ -158,8 +158,8 @@ fn be_copy(plan: &Plan) -> ! {
     end(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { BY_SIGNAL + libc::WTERMSIG(status) });
 }
 
-/// Give up capabilities that the program will not have, and a different real user: both would deny it access to the
-/// copy.
+/// Give up the capabilities that the program will not have, and a real user id that differs from the program's: either
+/// would deny the program access to the copy.
 fn give_up_rights() {
     let same = c_long::from(-1);
     let group = call(libc::SYS_getegid, [0; 4]);
@@ -170,7 +170,7 @@ fn give_up_rights() {
     call(libc::SYS_capset, [head.as_ptr() as c_long, none.as_ptr() as c_long, 0, 0]);
 }
 
-/// If memory runs out, let the kernel end first the copy, and the program, which inherits this.
+/// If memory runs out, let the kernel first end the copy and the program, which inherits this setting.
 fn go_first_without_memory() {
     let file = open(b"/proc/self/oom_score_adj\0", libc::O_WRONLY);
     if file >= 0 {
@@ -185,7 +185,7 @@ fn no_action() -> libc::sigaction {
     unsafe { std::mem::zeroed() }
 }
 
-/// Become the program. Until then this uses the copy's memory.
+/// Become the program. Until the program runs, this process uses the copy's memory.
 extern "C" fn be_program(plan: *mut c_void) -> c_int {
     // SAFETY: the copy keeps the plan, and waits until the program runs.
     let plan = unsafe { &*plan.cast::<Plan>() };
@@ -233,7 +233,7 @@ impl OwnCopy {
     pub fn start(words: &[CString], environment: &[CString]) -> io::Result<OwnCopy> {
         let Some(path) = words.first() else { return Err(io::Error::from_raw_os_error(libc::EINVAL)) };
         let (from, out) = pipe()?;
-        // Between here and the copy, nothing may be moved: the plan has the addresses.
+        // From here until the copy exists, nothing may be moved, because the plan contains the addresses.
         let mut stack = vec![0u8; STACK];
         let top = (stack.as_mut_ptr_range().end as usize & !15) as *mut c_void;
         let mut own_number = *b"0000000000\0";
@@ -276,8 +276,8 @@ impl OwnCopy {
         self.pid
     }
 
-    /// Wait for the end of the program and of the copy. None after `limit`; then both are ended. They are also ended if
-    /// the watcher cancels. A second call returns None.
+    /// Wait for the end of the program and of the copy. If they have not ended after `limit`, end both and return None.
+    /// Also end both if the watcher cancels. A second call returns None.
     pub fn wait(&self, watcher: &dyn Watcher, limit: Option<Duration>) -> crate::error::Result<Option<Ended>> {
         let Some(from) = self.left().take() else { return Ok(None) };
         let until = limit.map(|limit| Instant::now() + limit);
@@ -309,7 +309,7 @@ impl Drop for OwnCopy {
     }
 }
 
-/// A copy that is not collected yet. It is ended when this is dropped.
+/// A copy that is not collected yet. When this value is dropped, the copy is ended.
 struct Held {
     pid: i32,
     from: File,
@@ -318,8 +318,8 @@ struct Held {
 }
 
 impl Held {
-    /// Read what the program has written, waiting at most this many milliseconds. The end of the pipe means nothing,
-    /// because any process that was forked meanwhile may have it open, too.
+    /// Read what the program has written; wait for that at most `wait` milliseconds. The end of the pipe means nothing,
+    /// because any process that was forked meanwhile may have the pipe open, too.
     fn hear(&mut self, wait: i32) {
         let mut entry = libc::pollfd { fd: self.from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let mut bytes = [0; 4 << 10];
@@ -357,8 +357,8 @@ impl Held {
         Some(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { BY_SIGNAL + libc::WTERMSIG(status) })
     }
 
-    /// End the copy, and with it the program, which the kernel then gives to the collector of orphans: that may be this
-    /// process.
+    /// End the copy, and with it the program. The kernel then gives the program to the collector of orphans, which may
+    /// be this process.
     fn end(&mut self) {
         if self.is_gone {
             return;

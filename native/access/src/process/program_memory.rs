@@ -1,7 +1,7 @@
-//! The memory of one program, whatever the process runs later.
+//! The memory of one program, even if the process runs another program later.
 //!
 //! `/proc/PID/mem` belongs to the address space that the process had when the file was opened. After exec(2), writes
-//! through it fail. PTRACE_POKEDATA, or a file that is opened later, would reach the new program, which may be a
+//! through the file fail. PTRACE_POKEDATA, or a file that is opened later, would reach the new program, which may be a
 //! set-uid program chosen by a hostile target.
 
 use std::fs::File;
@@ -22,7 +22,7 @@ impl ProgramMemory {
         Ok(ProgramMemory(Arc::new(file)))
     }
 
-    /// Use the file that the caller has open, by its descriptor, which is duplicated.
+    /// Use a file that the caller has open. `descriptor`: the descriptor of the file, which is duplicated.
     pub fn of(descriptor: RawFd) -> Result<ProgramMemory, Error> {
         if descriptor < 0 {
             return Err(Error::from_raw_os_error(libc::EBADF));
@@ -36,7 +36,7 @@ impl ProgramMemory {
         self.0.as_raw_fd()
     }
 
-    /// Fill `bytes` with what is at `address`.
+    /// Fill `bytes` with the memory at `address`.
     pub(crate) fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
         self.0.read_exact_at(bytes, address)
     }
@@ -51,7 +51,7 @@ impl ProgramMemory {
         self.0.write_all_at(bytes, address)
     }
 
-    /// Write code, in whole aligned words.
+    /// Write `bytes` into the code at `address`, in whole aligned words.
     pub(crate) fn write_code(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
         let (start, end) = (address - address % WORD, (address + bytes.len() as u64).next_multiple_of(WORD));
         let mut whole = vec![0u8; (end - start) as usize];

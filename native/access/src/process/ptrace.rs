@@ -11,11 +11,11 @@ pub(crate) type Request = libc::c_uint;
 #[cfg(target_env = "musl")]
 pub(crate) type Request = libc::c_int;
 
-/// `status >> 16` of a tracee that is held by PTRACE_INTERRUPT or in a group stop.
+/// The value of `status >> 16` for a tracee that is held by PTRACE_INTERRUPT or in a group stop.
 pub(crate) const EVENT_STOP: i32 = 128;
-/// `status >> 16` of a tracee that has made a new thread or process by clone(2).
+/// The value of `status >> 16` for a tracee that has made a new thread or process by clone(2).
 pub(crate) const EVENT_CLONE: i32 = 3;
-/// The kind of register set with the general registers (`elf.h`).
+/// The number of the register set that contains the general registers (`elf.h`).
 pub(crate) const NT_PRSTATUS: usize = 1;
 const GETSIGMASK: Request = 0x420a;
 const SETSIGMASK: Request = 0x420b;
@@ -23,11 +23,11 @@ const SETSIGMASK: Request = 0x420b;
 /// What a thread has done since it was last waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
-    /// Nothing yet.
+    /// The thread has done nothing yet.
     Running,
-    /// It has ended, or is not a tracee of this thread.
+    /// The thread has ended, or is not a tracee of this thread.
     Gone,
-    /// It is stopped; signal and event are parts of the status that wait(2) returns.
+    /// The thread is stopped. `signal` and `event` are parts of the status that wait(2) returns.
     Stopped { signal: i32, event: i32 },
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn go_on_to_syscall(tid: i32, signal: i32) -> Result<(), Error> {
     request(libc::PTRACE_SYSCALL, tid, 0, signal as usize).map(drop)
 }
 
-/// Let a thread stay in its group stop, and wake it when that is over.
+/// Let a thread stay in its group stop, and wake it when the group stop is over.
 pub(crate) fn listen(tid: i32) -> Result<(), Error> {
     request(libc::PTRACE_LISTEN, tid, 0, 0).map(drop)
 }
@@ -81,7 +81,7 @@ pub(crate) fn has_moved(tid: i32) -> bool {
     peek(tid) != Waited::Running
 }
 
-/// Detach from a stopped thread, which continues.
+/// Detach from a stopped thread, which then continues. Deliver `signal` to it unless it is 0.
 pub(crate) fn detach(tid: i32, signal: i32) -> Result<(), Error> {
     request(libc::PTRACE_DETACH, tid, 0, signal as usize).map(drop)
 }
@@ -138,8 +138,8 @@ pub(crate) fn set_signal_mask(tid: i32, mask: u64) -> Result<(), Error> {
     request(SETSIGMASK, tid, 8, &mask as *const u64 as usize).map(drop)
 }
 
-/// Return `si_code` of the signal with which a thread stopped: above 0 if the kernel made it (sigaction(2)); SIGTRAP,
-/// with or without 0x80, for a system call stop.
+/// Return `si_code` of the signal with which a thread stopped: above 0 if the kernel made the signal (sigaction(2));
+/// SIGTRAP, with or without 0x80, for a system call stop.
 pub(crate) fn signal_code(tid: i32) -> Result<i32, Error> {
     let mut info = [0u8; 128];
     request(libc::PTRACE_GETSIGINFO, tid, 0, info.as_mut_ptr() as usize)?;
@@ -160,7 +160,7 @@ pub fn is_dispatched(tid: i32) -> bool {
     configuration::<4>(tid, GET_SYSCALL_USER_DISPATCH_CONFIG, 32).is_some_and(|words| words[0] != 0)
 }
 
-/// Return what a thread has done; wait for it if `patiently`.
+/// Return what a thread has done. If `patiently`, wait until it has done something.
 pub(crate) fn wait(tid: i32, patiently: bool) -> Waited {
     let mut status = 0;
     let options = libc::__WALL | if patiently { 0 } else { libc::WNOHANG };
@@ -194,14 +194,15 @@ pub(crate) fn peek(tid: i32) -> Waited {
     look(libc::P_PID, tid, libc::WNOHANG).map_or(Waited::Gone, |(_, waited)| waited)
 }
 
-/// Wait until a tracee of this thread has done something, and return that, but leave it for a later wait to collect.
-/// Does not wait if `how` is WNOHANG. Tracees and children of other threads of this process are ignored.
+/// Wait until a tracee of this thread has done something. Return the tracee and what it has done, but leave that for a
+/// later wait to collect. Does not wait if `how` is WNOHANG. Tracees and children of other threads of this process are
+/// ignored.
 pub(crate) fn peek_any(how: i32) -> Result<(i32, Waited), Error> {
     const NOT_OF_OTHERS: i32 = 0x2000_0000;
     look(libc::P_ALL, 0, NOT_OF_OTHERS | how)
 }
 
-/// Return a thread and what it has done.
+/// Return a thread that has done something, and what it has done.
 fn look(kind: libc::idtype_t, tid: i32, how: i32) -> Result<(i32, Waited), Error> {
     // SAFETY: plain data, which the kernel fills in; all zeros if nothing has happened.
     let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };

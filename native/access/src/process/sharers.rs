@@ -1,4 +1,4 @@
-//! Processes that share the memory of another one without being its threads (clone(2) with CLONE_VM).
+//! Finds processes that share the memory of another process without being its threads (clone(2) with CLONE_VM).
 
 use crate::patient::ask_hastily;
 use std::fs::read_dir;
@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 const KCMP_VM: libc::c_int = 1;
-/// The most processes in execve(2) that are left out. kcmp(2) waits for such a process, which no longer runs its old
-/// program.
+/// At most this many processes in execve(2) are left out. kcmp(2) waits for such a process, which no longer runs its
+/// old program.
 const MAX_IN_EXEC: usize = 8;
 
-/// Return whether two threads have the same memory, by kcmp(2). It waits for a thread that is in execve(2), and finds
-/// threads that have ended equal.
+/// Return whether two threads have the same memory, by kcmp(2). kcmp waits for a thread that is in execve(2), and
+/// reports threads that have ended as equal.
 pub(super) fn have_same_memory(one: i32, other: i32) -> bool {
     // SAFETY: numbers only.
     unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) == 0 }
 }
 
-/// Return whether another process shares the memory of `pid`: it would keep running while all threads of that process
-/// are stopped. False if kcmp(2) is refused or unavailable. ETIMEDOUT if too many processes do not answer.
+/// Return whether another process shares the memory of `pid`. That process would keep running while all threads of
+/// `pid` are stopped. False if kcmp(2) is refused or unavailable. ETIMEDOUT if too many processes do not answer.
 pub fn has_sharer(pid: i32) -> Result<bool> {
     let names = read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
     let others: Vec<i32> =

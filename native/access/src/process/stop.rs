@@ -20,8 +20,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const WAKE: Duration = Duration::from_millis(20);
-/// A call is not begun if less than SHORTEST_CALL is left. TO_PUT_BACK is reserved for restoring the thread after the
-/// call.
+/// A call is not begun if less than SHORTEST_CALL of the time is left. TO_PUT_BACK is reserved for restoring the thread
+/// after the call.
 const SHORTEST_CALL: Duration = Duration::from_millis(500);
 const TO_PUT_BACK: Duration = Duration::from_millis(200);
 
@@ -62,7 +62,7 @@ pub struct Stop {
     limit: Option<Duration>,
 }
 
-/// The error of work that was not done, because the target was released before.
+/// The error of work that was not done, because the target had been released before.
 struct LetGo;
 
 /// Run the tracer's thread: stop the process, do the jobs, and release it when asked or when the time is up.
@@ -108,7 +108,7 @@ fn serve(tracer: &mut Tracer, limit: Option<Duration>, shared: &Shared, jobs: &R
 }
 
 impl Stop {
-    /// Stop every thread of a process, for at most `limit`.
+    /// Stop every thread of a process, for at most `limit`; None means without a limit.
     pub fn new(watcher: &dyn Watcher, process: &ProcessFolder, limit: Option<Duration>) -> Result<Stop> {
         let shared = Arc::new(Shared::default());
         let (jobs, waiting) = channel();
@@ -151,7 +151,7 @@ impl Stop {
     }
 
     /// Make calls in a stopped thread, within the time that the process may be stopped. Return the answer, and the time
-    /// that the calls were given. ETIME if too little time is left to begin. The watcher may cancel them.
+    /// that the calls were given. ETIME if too little time is left to begin. The watcher may cancel the calls.
     pub fn call(&self, watcher: &dyn Watcher, tid: i32, mut plan: Plan) -> Result<(Answer, Duration)> {
         self.callable(tid)?;
         let (may_stand, cancelled) = (self.limit, plan.cancelled.clone());
@@ -191,12 +191,12 @@ impl Stop {
         is_over || shared.expired.load(Ordering::SeqCst)
     }
 
-    /// Return how many reads were refused because they came after the release.
+    /// Return how many reads were refused because they came after the release of the process.
     pub fn missed(&self) -> u64 {
         self.shared.gate.missed()
     }
 
-    /// Return how many system calls that the stop interrupted were restarted.
+    /// Return how many system calls were interrupted by the stop and restarted.
     pub fn mended(&self) -> u64 {
         self.shared.mended.load(Ordering::Relaxed)
     }

@@ -9,21 +9,22 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The interval between two checks whether to end.
+/// The interval between two checks whether tracing should end.
 pub(crate) const WAKE: Duration = Duration::from_millis(20);
 
-/// A thread that was seen. `place`: the index of the place; None if the process runs another program from now on.
-/// `registers`: those that the thread had at the place, in the order of the kernel.
+/// A thread that was seen at a place. `place`: the index of the place; None if the process runs another program from
+/// now on. `registers`: the registers that the thread had at the place, in the order of the kernel.
 #[derive(Clone, Debug)]
 pub struct Hit {
     pub pid: i32,
     pub tid: i32,
     pub place: Option<usize>,
     pub registers: Vec<u64>,
-    /// The bytes at the thread's stack pointer at that moment. None if the thread is stopped: then its stack can be
-    /// read.
+    /// The bytes at the thread's stack pointer when it was at the place. None if the thread is still stopped: then its
+    /// stack can be read.
     pub stack: Option<Vec<u8>>,
-    /// Whether the thread ran while the mappings were read, so that these may or may not include what it did.
+    /// Whether the thread ran while the mappings were read, so that the mappings may or may not include what the thread
+    /// did.
     pub doubtful: bool,
 }
 
@@ -50,7 +51,7 @@ impl Finish {
 pub(crate) struct Shared {
     pub(crate) cancelled: AtomicBool,
     pub(crate) ending: AtomicBool,
-    /// Whether to stop waiting for a program that was started.
+    /// Whether to stop waiting for the end of a program that was started.
     pub(crate) is_left: AtomicBool,
     /// The id of the process that was started; 0 before.
     pub(crate) started: AtomicI32,
@@ -58,15 +59,15 @@ pub(crate) struct Shared {
     /// The id of the thread that traces; 0 after it has ended.
     pub(crate) tracer: AtomicI32,
     pub(crate) hits: AtomicU64,
-    /// Whether a guard restores the code later, because a thread slept too long.
+    /// Whether a guard will restore the code later, because a thread slept too long.
     pub(crate) is_unrestored: AtomicBool,
-    /// The number of hits that were reported and not fetched yet.
+    /// The number of hits that were reported but not fetched yet.
     pub(crate) waiting: AtomicUsize,
     /// The number of hits that were lost before they were reported.
     pub(crate) lost: AtomicU64,
-    /// Nanoseconds for which threads were stopped where they were seen, in all.
+    /// The total time for which threads were stopped at places, in nanoseconds.
     pub(crate) stood: AtomicU64,
-    /// Nanoseconds for which a whole process was stopped, to insert and to remove patches.
+    /// The total time for which a whole process was stopped to insert and to remove patches, in nanoseconds.
     pub(crate) held: AtomicU64,
     /// `/proc/PID/maps` of the stopped process, when the patches were inserted and when they were removed.
     pub(crate) maps: Mutex<[Vec<u8>; 2]>,
@@ -88,7 +89,7 @@ impl Shared {
     }
 }
 
-/// With this, the tracer's thread reports hits.
+/// The connection by which the tracer's thread reports hits.
 pub(crate) struct Teller {
     pub(crate) shared: Arc<Shared>,
     pub(crate) hits: Sender<Hit>,
@@ -99,7 +100,7 @@ pub(crate) struct Teller {
 }
 
 impl Teller {
-    /// Report a thread. If answers are expected, the thread stays stopped until one comes.
+    /// Report a thread as a hit. If answers are expected, the thread stays stopped until an answer comes.
     pub(crate) fn tell(&self, pid: i32, tid: i32, place: Option<usize>, registers: Vec<u64>) {
         let met = Instant::now();
         self.shared.hits.fetch_add(u64::from(place.is_some()), Ordering::SeqCst);
@@ -129,8 +130,8 @@ impl Teller {
     }
 }
 
-/// The work of the tracer's thread. It sends `ready` when threads can be seen from now on, or the reason why none will
-/// be.
+/// The work of the tracer's thread. The thread sends `ready` when hits can be seen from now on, or the reason why there
+/// will be no hits.
 pub(crate) trait Trace: Send + 'static {
     fn trace(self, teller: Teller, ready: &Sender<Result<(), Failure>>) -> Finish;
 }

@@ -1,7 +1,7 @@
 //! Stops every thread of a process and releases them again. Everything must run on one thread of gdbheap.
 //!
 //! PTRACE_SEIZE with PTRACE_INTERRUPT neither sends a signal nor disturbs a job-control stop, and the kernel detaches
-//! by itself when the tracer dies, however it dies. Observed on the way:
+//! by itself when the tracer dies, however it dies. These facts were observed:
 //! - A signal that arrives between the two requests causes a signal-delivery-stop. It is passed on at once, and no wait
 //!   consumes the stop before that, so a tracer that is killed in between takes no signal with it.
 //! - Seizing a thread that is ending sometimes gives EPERM.
@@ -20,9 +20,10 @@ use std::io::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long running threads may take to stop: on a loaded machine each of them must be scheduled first.
+/// How long running threads may take to stop: on a loaded machine each thread must be scheduled first.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// STUCK: how long a thread in state D may delay the others. ATTEMPTS: how often that is tried.
+/// STUCK: how long a thread in state D may delay the other threads. ATTEMPTS: how many times to try to stop all
+/// threads.
 pub(crate) const STUCK: Duration = Duration::from_millis(20);
 const ATTEMPTS: usize = 4;
 const QUICK: Duration = Duration::from_millis(2);
@@ -41,14 +42,15 @@ pub(crate) struct Registers {
 
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Thread {
-    /// Whether the thread is stopped: false only for a thread in uninterruptible sleep.
+    /// Whether the thread is stopped. False only for a thread in uninterruptible sleep.
     pub(crate) stopped: bool,
     /// The signal of the job-control stop that the thread was in; 0 for none.
     pub(crate) group_stop: i32,
     pub(crate) registers: Registers,
 }
 
-/// Raise the priority of this thread, if that is allowed: while it waits for a processor, the target is stopped.
+/// Raise the priority of this thread, if that is allowed, because the target is stopped while this thread waits for a
+/// processor.
 pub(crate) fn raise_priority() {
     // SAFETY: two numbers.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
@@ -58,7 +60,7 @@ pub(crate) fn raise_priority() {
 #[derive(Debug)]
 pub(crate) enum Failure {
     Os(Error),
-    /// This thread was not scheduled in time, or cannot be woken from its sleep.
+    /// The thread with this id was not scheduled in time, or cannot be woken from its sleep.
     Timeout(i32),
     Cancelled,
 }
@@ -72,9 +74,9 @@ impl From<Error> for Failure {
 pub(crate) struct Tracer {
     pub(crate) process: ProcessFolder,
     pub(crate) pid: i32,
-    /// The seized threads; after the process was released, those that had not stopped by then.
+    /// The seized threads. After the process was released: the threads that had not stopped by then.
     pub(crate) threads: BTreeMap<i32, Thread>,
-    /// The number of system calls that were restarted.
+    /// The number of interrupted system calls that were restarted.
     pub(crate) mended: u64,
     patience: Duration,
     since: Option<Instant>,
@@ -93,14 +95,14 @@ impl Tracer {
         self.since
     }
 
-    /// Return for how long the process was stopped; the longest time if that was more than once.
+    /// Return for how long the process was stopped. If it was stopped several times, return the longest time.
     pub(crate) fn held(&self) -> Duration {
         self.longest.max(self.since.map_or(Duration::ZERO, |since| since.elapsed()))
     }
 
-    /// Stop all threads. Threads in uninterruptible sleep are waited for a few times, while the others run; after that
-    /// they are left as they are. After an error no thread is held, also if the process has ended and its id was
-    /// reused.
+    /// Stop all threads. Threads in uninterruptible sleep are waited for a few times, while the other threads run;
+    /// after that they are left as they are. After an error no thread is held, even if the process has ended and its id
+    /// was reused.
     pub(crate) fn stop(&mut self, cancelled: &AtomicBool) -> Result<(), Failure> {
         for attempt in 1..=ATTEMPTS {
             self.await_uninterruptible();
@@ -129,7 +131,8 @@ impl Tracer {
         }
     }
 
-    /// Stop all threads once. Return true if all are stopped, or, on the `last` attempt, all that can be.
+    /// Stop all threads once. Return true if all threads are stopped, or, on the `last` attempt, all threads that can
+    /// be stopped.
     fn stop_once(&mut self, last: bool, cancelled: &AtomicBool) -> Result<bool, Failure> {
         self.since = Some(Instant::now());
         // Each round may find new threads, started by threads that were not stopped yet.
@@ -162,8 +165,8 @@ impl Tracer {
         stat::sleeps_uninterruptibly(&self.status(tid))
     }
 
-    /// Seize and interrupt the threads that are not seized yet. Return their number. This may take long if there are
-    /// very many.
+    /// Seize and interrupt the threads that are not seized yet. Return the number of these threads. This may take long
+    /// if there are very many.
     fn seize_new(&mut self, cancelled: &AtomicBool) -> Result<usize, Failure> {
         let mut fresh = 0;
         // The kernel waits for a thread of the process that is in execve(), which a file system may delay.
@@ -214,7 +217,8 @@ impl Tracer {
         }
     }
 
-    /// Check once whether a thread has stopped. Forget it if it has ended, and pass on a signal that it met.
+    /// Check once whether a thread has stopped. If it has ended, forget it. If it stopped because of a signal, pass the
+    /// signal on.
     fn poll(&mut self, tid: i32) {
         match ptrace::peek(tid) {
             Waited::Running => {}
@@ -241,7 +245,8 @@ impl Tracer {
         self.threads.iter().filter(|(_, thread)| !thread.stopped).map(|(tid, _)| *tid).collect()
     }
 
-    /// Return whether a thread that is not stopped may be in exec(2): it may take the place of a stopped one.
+    /// Return whether a thread that is not stopped may be in exec(2). Such a thread may take the place of a stopped
+    /// thread.
     pub(crate) fn is_in_exec(&self) -> bool {
         self.running().iter().any(|tid| {
             let line = std::fs::read_to_string(self.process.path(&format!("task/{tid}/syscall"))).unwrap_or_default();
@@ -251,12 +256,12 @@ impl Tracer {
     }
 
     /// Return whether all threads are stopped. A thread that runs or is in uninterruptible sleep could be in exec(2),
-    /// and then take the place of the others.
+    /// and then take the place of the other threads.
     pub(crate) fn stands_whole(&self) -> bool {
         self.threads.values().all(|thread| thread.stopped)
     }
 
-    /// Wait until all seized threads are stopped. Return false if those that are not are in state D.
+    /// Wait until all seized threads are stopped. Return false if the threads that do not stop are in state D.
     fn await_stops(&mut self, cancelled: &AtomicBool) -> Result<bool, Failure> {
         let began = Instant::now();
         loop {
@@ -293,9 +298,9 @@ impl Tracer {
         stood
     }
 
-    /// Release threads that have stopped since. Only a stopped thread can be released; the others stay seized. A caller
-    /// that lives on after `release` must call this until none is left. The kernel releases them when this thread of
-    /// gdbheap ends.
+    /// Release threads that have stopped since the process was released. Only a stopped thread can be released; the
+    /// others stay seized. A caller that lives on after `release` must call this until no thread is left. The kernel
+    /// releases the threads when this thread of gdbheap ends.
     pub(crate) fn let_rest_go(&mut self) {
         for tid in self.running() {
             self.poll(tid);
@@ -317,7 +322,7 @@ impl Tracer {
         }
     }
 
-    /// Give up a thread that has ended, or a thread of another process that has the old thread's id now.
+    /// Give up a thread that has ended, or a thread of another process that now has the id of the old thread.
     fn leave(&mut self, tid: i32) {
         let stopped = self.threads.get(&tid).is_some_and(|thread| thread.stopped);
         if stopped && ptrace::detach(tid, 0).is_ok() {
@@ -340,8 +345,8 @@ impl Tracer {
         stat::said(&self.process.path("status"), "PPid")?.parse().ok()
     }
 
-    /// Return each thread with its registers; for a thread that was not stopped, only sp and pc, as the kernel reports
-    /// them.
+    /// Return each thread with its registers. For a thread that was not stopped, only the stack pointer and the program
+    /// counter are known, as the kernel reports them.
     pub(crate) fn rows(&self) -> Vec<(i32, bool, Registers)> {
         let row = |(tid, thread): (&i32, &Thread)| match thread.stopped {
             true => (*tid, true, thread.registers),

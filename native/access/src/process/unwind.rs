@@ -18,27 +18,27 @@ use std::collections::HashMap;
 
 const MAX_FRAMES: usize = 20_000;
 const MAX_STEPS: u32 = 1000;
-/// The most bytes of table entries that the frames of one thread may use, in all. Compilers write some tens of bytes
+/// The most bytes of table entries that all frames of one thread may use together. Compilers write some tens of bytes
 /// for a function, and 20,000 frames of 10 KB each fit.
 const MAX_ENTRIES: u64 = 256 << 20;
-/// The bytes of entries between two checks for cancellation, and the bytes that a frame counts in addition to its
-/// entry.
+/// UNHEARD: how many bytes of entries are used between two checks for cancellation. FRAME: the bytes that a frame
+/// counts in addition to its entry.
 const UNHEARD: u64 = 1 << 20;
 const FRAME: u64 = 1 << 10;
 const PIECE: usize = 1 << 16;
-/// The most registers that functions preserve on any machine.
+/// The largest number of registers that functions preserve on any machine.
 const MAX_KEPT: usize = 11;
-/// The number of cached pages.
+/// The largest number of cached pages.
 const MAX_PAGES: usize = 4 << 10;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
-/// The registers of a frame by their numbers; those that the machine does not have are zero.
+/// The registers of a frame by their numbers. Registers that the machine does not have are zero.
 type Values = [u64; MAX_REGISTERS];
 /// For each register that a frame saved for its callers: its number, and the address where it was saved.
 type Saved = [Option<(u64, u64)>; MAX_KEPT];
 
-/// A loaded object: its addresses, and the addresses from its `.eh_frame_hdr` to the end of the segment that contains
-/// this.
+/// A loaded object: the range of its addresses, and the range from its `.eh_frame_hdr` to the end of the segment that
+/// contains `.eh_frame_hdr`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Module {
     pub start: u64,
@@ -59,7 +59,7 @@ struct Frame {
     /// Whether the program counter is exact, not a return address: in the innermost frame, and in a frame that a signal
     /// interrupted.
     exact: bool,
-    /// A signal handler may run on its own stack.
+    /// Whether a signal interrupted this frame. The signal handler may run on its own stack.
     after_signal: bool,
 }
 
@@ -81,7 +81,7 @@ impl From<String> for Stop {
     }
 }
 
-/// The work for one thread so far, in bytes of table entries.
+/// The work done for one thread so far, in bytes of table entries.
 struct Effort<'a> {
     watcher: &'a dyn Watcher,
     taken: u64,
@@ -116,8 +116,8 @@ pub struct Unwound {
     pub saved: Vec<(u64, u64, u64)>,
 }
 
-/// Unwind the stacks of several threads. `room`: bytes that all tables may take. `threads`: their registers by DWARF
-/// number.
+/// Unwind the stacks of several threads. `room`: the bytes that all tables may take together. `threads`: the registers
+/// of each thread, by DWARF number.
 pub fn unwind_stacks(
     watcher: &dyn Watcher,
     space: &Space,
@@ -138,23 +138,24 @@ pub enum Stack<'a> {
     Copied { start: u64, bytes: &'a [u8] },
 }
 
-/// An unwinder that keeps the tables that it has read.
+/// An unwinder that caches the tables that it has read.
 pub struct Unwinder {
     modules: Vec<Loaded>,
     /// The bytes that all tables may take together.
     room: u64,
-    /// Whether to return where registers are saved.
+    /// Whether the results should say where registers are saved.
     keeps_saved: bool,
 }
 
 impl Unwinder {
-    /// Create an unwinder for code in these objects, whose tables may take `room` bytes together.
+    /// Create an unwinder for code in these objects. The tables of all objects may take `room` bytes together.
     pub fn new(modules: Vec<Module>, room: u64) -> Unwinder {
         let modules = modules.into_iter().map(|module| Loaded { module, bytes: None }).collect();
         Unwinder { modules, room, keeps_saved: false }
     }
 
-    /// Replace the loaded objects. The tables of those that stay loaded are kept. All tables may take `room` bytes.
+    /// Replace the loaded objects. The tables of objects that stay loaded are kept. All tables may take `room` bytes
+    /// together.
     pub fn renew(&mut self, modules: Vec<Module>, room: u64) {
         self.room = room;
         let mut old = std::mem::take(&mut self.modules);
@@ -162,8 +163,8 @@ impl Unwinder {
         self.modules = modules.into_iter().map(|module| Loaded { bytes: kept(module), module }).collect();
     }
 
-    /// Unwind the stack of a thread with these registers, by number. `tables`: the memory from which tables are read
-    /// that the unwinder does not have yet.
+    /// Unwind the stack of a thread that has these registers, by DWARF number. `tables`: the memory from which the
+    /// unwinder reads tables that it does not have yet.
     pub fn unwind(
         &mut self,
         watcher: &dyn Watcher,
@@ -295,8 +296,8 @@ impl Unwinder {
         self.modules.iter().position(|loaded| loaded.module.start <= address && address < loaded.module.end)
     }
 
-    /// Return where the table of an object begins, and its bytes. An error if it has none, or if all tables together
-    /// would exceed the room.
+    /// Return the address of an object's table, and the bytes of the table. An error if the object has no table, or if
+    /// all tables together would exceed the room.
     fn table(&mut self, index: usize, space: &Space) -> Result<(u64, &[u8]), String> {
         let Module { table_start: start, table_end: end, .. } = self.modules[index].module;
         if self.modules[index].bytes.is_none() {
@@ -318,8 +319,8 @@ impl Unwinder {
         Ok((start, self.modules[index].bytes.as_deref().unwrap_or_default()))
     }
 
-    /// Return [start, end) of the function at `address`, by the table of its object; None if the table does not have
-    /// it.
+    /// Return [start, end) of the function at `address`, according to the table of its object; None if the table does
+    /// not contain the function.
     pub(crate) fn function_at(&mut self, tables: &Space, address: u64) -> Option<(u64, u64)> {
         let (header_at, bytes) = self.table(self.module_at(address)?, tables).ok()?;
         let entry = Entry::of(bytes, header_at, address, tables.machine.frames.vendor).ok()?.entry;
@@ -327,7 +328,7 @@ impl Unwinder {
     }
 }
 
-/// The table entry for some code, with the base addresses of its pointers.
+/// The table entry for some code, with the base addresses that the pointers in the entry count from.
 struct Entry<'a> {
     entry: FrameDescriptionEntry<Slice<'a>>,
     section: EhFrame<Slice<'a>>,
@@ -335,7 +336,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Find the entry for `place`. `bytes`: from `.eh_frame_hdr` on, which is at `header_at`.
+    /// Find the entry for the code at `place`. `bytes`: the bytes from `.eh_frame_hdr` on, which is at `header_at`.
     fn of(bytes: &'a [u8], header_at: u64, place: u64, vendor: Vendor) -> Result<Entry<'a>, gimli::Error> {
         let bases = BaseAddresses::default().set_eh_frame_hdr(header_at);
         let header: ParsedEhFrameHdr<Slice> = EhFrameHdr::new(bytes, LittleEndian).parse(&bases, 8)?;
@@ -352,8 +353,8 @@ impl<'a> Entry<'a> {
         Ok(Entry { entry, section, bases })
     }
 
-    /// Return the bytes of the entry and of the part that it shares with other entries. The entry's instructions are
-    /// not longer.
+    /// Return the size in bytes of the entry and of the part that it shares with other entries. The entry's
+    /// instructions are not longer.
     fn bytes(&self) -> u64 {
         self.entry.entry_len() as u64 + self.entry.cie().entry_len() as u64
     }
@@ -385,8 +386,9 @@ fn by_entry(
         _ => None,
     };
     let saved = std::array::from_fn(|place| kept.get(place).copied().and_then(saved_at));
-    // A function that calls none may still have its return address in the register, and no frame. In an outer frame
-    // the register has the address that this frame's callee returns to: such a function says that it has no caller.
+    // A function that calls no other may still have its return address in the register, and no frame. In an outer
+    // frame, the register contains the address that this frame's callee returns to: such a function says that it has no
+    // caller.
     let keeps_address = return_address != counter && frame.exact;
     if !keeps_address && row.register(Register(return_address as u16)) == RegisterRule::Undefined {
         return Ok((None, saved));
@@ -409,7 +411,7 @@ fn by_entry(
     Ok((Some(Frame { values, exact: signal, after_signal: signal }), saved))
 }
 
-/// The inputs of rules and expressions: the registers of one frame, and memory.
+/// The inputs of rules and expressions: the registers of one frame, and the memory.
 struct Machine<'a> {
     memory: &'a Seen<'a>,
     section: &'a EhFrame<Slice<'a>>,
@@ -513,7 +515,8 @@ mod tests {
         let mut unwinder = Unwinder::new(modules.clone(), 2 * SIZE);
         let read = |unwinder: &mut Unwinder| [0, 1, 2].map(|index| unwinder.table(index, &space).is_ok());
         assert_eq!(read(&mut unwinder), [true, true, false]);
-        // Unloaded objects give back their room, and a table that is too large for memory is an error, not an abort.
+        // Unloaded objects give back their room. A table that is too large for the memory is an error, and does not end
+        // the process.
         let huge = Module { table_end: 1 << 62, ..modules[0] };
         unwinder.renew(vec![huge, modules[1], modules[2]], u64::MAX);
         assert_eq!(read(&mut unwinder), [false, true, true]);

@@ -1,4 +1,4 @@
-//! The processor's cache.
+//! Prefetching into the processor's cache.
 
 use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
 

@@ -27,10 +27,10 @@ const ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, RCX, R8, R9];
 /// The first fields of `struct sigcontext_64`: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, eflags.
 const CONTEXT: [usize; 18] = [R8, R9, 7, 6, 3, 2, 1, 0, RDI, RSI, 4, 5, RDX, RAX, RCX, RSP, RIP, EFLAGS];
 const RED_ZONE: u64 = 128;
-/// Kinds of register sets (`elf.h`).
+/// The numbers of register sets (`elf.h`).
 const NT_X86_XSTATE: usize = 0x202;
 const NT_X86_SHSTK: usize = 0x204;
-/// The flags trap, direction and alignment check.
+/// The processor flags that are cleared for a call: trap, direction and alignment check.
 const BAD_FLAGS: u64 = 1 << 8 | 1 << 10 | 1 << 18;
 const MAX_VECTOR: usize = 64 << 10;
 const SYS_WRITE: u64 = 1;
@@ -50,11 +50,11 @@ const AMX: u64 = 1 << 17 | 1 << 18;
 const RESTARTS: [i64; 4] = [-512, -513, -514, RESTART_BLOCK];
 const RESTART_BLOCK: i64 = -516;
 const SYS_RESTART_SYSCALL: u64 = 219;
-/// poll, nanosleep, futex, clock_nanosleep: the calls that continue with the rest of their time.
+/// The numbers of poll, nanosleep, futex and clock_nanosleep: the calls that continue with the rest of their time.
 const RESUMED: [u64; 4] = [7, 35, 202, 230];
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const CODE_BEFORE: usize = 32;
-/// Signals that an instruction raises. If they were blocked, the kernel would reset their handlers.
+/// The signals that an instruction raises. If they were blocked, the kernel would reset their handlers.
 const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
 const MAX_TEXT: usize = 4 << 20;
 const TRAP_HWBKPT: i32 = 4;
@@ -62,7 +62,7 @@ const TRAP_HWBKPT: i32 = 4;
 const SI_TKILL: i32 = -6;
 const GET_SYSCALL_INFO: ptrace::Request = 0x420e;
 
-/// Everything of a thread that a call changes.
+/// Everything of a thread that a call changes and that is restored afterwards.
 struct Saved {
     registers: Vec<u64>,
     /// The registers with which the thread continues if the kernel can no longer restart its system call.
@@ -92,15 +92,15 @@ struct Call<'a> {
     frame: u64,
     result: u64,
     text: Vec<u8>,
-    /// Signals that came meanwhile and cannot be blocked. They are sent again at the end.
+    /// Signals that came during the call and cannot be blocked. They are sent again at the end.
     held: Vec<i32>,
-    /// The result of a captured write, and the byte count that it was given.
+    /// A write that was captured: its result, and the number of bytes that the thread asked to write.
     written: Option<(u64, u64)>,
     /// `returning`: whether the thread, which has a filter, makes its rt_sigreturn itself. `signalled`: whether it got
     /// a signal right after that.
     returning: bool,
     signalled: bool,
-    /// Whether the kernel no longer knows the remaining time of the thread's own sleep.
+    /// Whether the kernel no longer knows how much time is left of the thread's own sleep.
     forgotten: bool,
 }
 
@@ -152,7 +152,7 @@ pub fn call(tid: i32, style: Style, plan: &Plan) -> Result<Answer, Error> {
     Ok(answer)
 }
 
-/// Restore the bytes of the plan, while the thread is still stopped and no other thread runs.
+/// Put back the bytes of the plan, while the thread is still stopped and no other thread runs.
 fn put_back(memory: &ProgramMemory, plan: &Plan, end: End) -> Result<(), Error> {
     let undone = matches!(end, End::Abandoned | End::Failed(_));
     let kept = if matches!(end, End::Left | End::Gone) { &[][..] } else { &plan.kept[..] };
@@ -276,7 +276,7 @@ impl<'a> Call<'a> {
                     return Ok(End::Returned);
                 }
             } else if code == TRAP_HWBKPT && signal == libc::SIGTRAP {
-                // A watchpoint of a debugger. The instruction has been executed.
+                // This is a watchpoint of a debugger. The instruction has been executed.
             } else if signal == libc::SIGTRAP && code <= 0 && !self.is_same_program() {
                 // A debugger that did not ask for exec events is notified of exec(2) in this way.
                 return self.let_go();
@@ -307,7 +307,7 @@ impl<'a> Call<'a> {
     fn enters(&mut self) -> Result<bool, Error> {
         let mut registers = registers::read(self.tid)?;
         if self.is_return(&registers) {
-            // If it were skipped, a filter would see the number of the skipped call.
+            // If this system call were skipped, a filter would see the number of the skipped call.
             self.returning = self.plan.filtered;
             if self.returning {
                 return Ok(false);
@@ -374,7 +374,7 @@ impl<'a> Call<'a> {
         Ok(total)
     }
 
-    /// End the call because the time is over. A thread that does not stop is left in the call, too.
+    /// End the call because the time is over. A thread that does not stop is also left in the call.
     fn late(&mut self) -> Result<End, Error> {
         match self.park(false)? {
             Parked::Stuck => Ok(End::Left),
@@ -406,7 +406,7 @@ impl<'a> Call<'a> {
     }
 
     /// Bring the thread to a stop after which the kernel checks whether to restart a system call. If the thread is
-    /// stopped already (`standing`), it gets there without executing an instruction.
+    /// stopped already (`standing`), it reaches this stop without executing an instruction.
     fn park(&mut self, mut standing: bool) -> Result<Parked, Error> {
         let deadline = Instant::now() + PATIENCE;
         let mut parked = if self.returning { Parked::Returned } else { Parked::Inside };
@@ -484,7 +484,7 @@ impl<'a> Call<'a> {
         ptrace::set_signal_mask(self.tid, self.saved.mask)?;
         ptrace::set_register_set(self.tid, NT_X86_XSTATE, &self.saved.vector)?;
         if ptrace::register_set(self.tid, NT_X86_XSTATE, MAX_VECTOR)? != self.saved.vector {
-            // Try again. If that fails too, the frame still has the state.
+            // Try again to restore the vector state. If that fails too, the frame still has the state.
             ptrace::set_register_set(self.tid, NT_X86_XSTATE, &self.saved.vector)?;
         }
         // rt_sigreturn also makes the kernel forget the remaining time.
@@ -512,8 +512,8 @@ fn is_resumed(registers: &[u64]) -> bool {
     registers[ORIG_RAX] == SYS_RESTART_SYSCALL && registers[RAX] as i64 == RESTART_BLOCK
 }
 
-/// Return the number of the call that was made by the `syscall` before `counter`: the number that the code just before
-/// it loads into rax.
+/// Return the number of the system call that the `syscall` instruction before `counter` made: the number that the code
+/// just before that instruction loads into rax.
 fn number_of(memory: &ProgramMemory, counter: u64) -> Option<u64> {
     let mut code = [0u8; CODE_BEFORE];
     memory.read(counter.wrapping_sub(CODE_BEFORE as u64), &mut code).ok()?;
@@ -541,10 +541,10 @@ fn vector_frame(state: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Return where the last of the states in `features` ends in the standard form (CPUID leaf 13).
+/// Return the offset at which the last of the states in `features` ends in the standard form (CPUID leaf 13).
 fn vector_size(features: u64) -> usize {
     let end = |feature: u32| {
-        // Older releases of Rust call this unsafe.
+        // Older releases of Rust declare this function as unsafe.
         #[allow(unused_unsafe)]
         // SAFETY: leaf 13 exists wherever the kernel provides vector state.
         let found = unsafe { std::arch::x86_64::__cpuid_count(13, feature) };

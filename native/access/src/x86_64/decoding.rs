@@ -4,14 +4,15 @@
 use crate::process::patch::planned::Call;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
-/// The most instructions between loading the number and the system call.
+/// The most instructions between the instruction that loads the number and the system call.
 const MAX_BETWEEN: usize = 10;
 /// The opcode of `mov imm32, %eax`.
 const TO_EAX: u8 = 0xb8;
-/// The bytes of an instruction that loads a number into the register of the system call number.
+/// The size in bytes of an instruction that loads a number into the register of the system call number.
 pub(crate) const LOAD_SIZE: usize = 5;
 
-/// Return the number that the instruction loads, if it loads one into the register of the system call number.
+/// Return the number that the first instruction loads into the register of the system call number; None if it does not
+/// load one.
 #[inline]
 pub(crate) fn loaded_number(code: &[u8]) -> Option<u32> {
     (code[0] == TO_EAX).then(|| u32::from_le_bytes([code[1], code[2], code[3], code[4]]))
@@ -48,7 +49,7 @@ fn put_into_eax(instruction: &Instruction) -> Option<u32> {
     is_constant.then(|| instruction.immediate(1) as u32)
 }
 
-/// Return whether the instruction continues to the next one, and its first operand is not eax in any width.
+/// Return whether the instruction continues to the next instruction, and its first operand is not eax in any width.
 fn keeps_eax(instruction: &Instruction) -> bool {
     let is_next = matches!(instruction.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch);
     let is_eax = instruction.op_count() > 0

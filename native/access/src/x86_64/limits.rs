@@ -1,8 +1,9 @@
-//! System calls that wait with a time limit. If a stop interrupts such a wait and it is restarted, the limit must
-//! continue instead of starting again.
+//! Keeps the time limits of system calls that wait. If a stop interrupts such a wait and the wait is restarted, the
+//! limit must continue instead of starting again.
 //!
-//! How long a wait had taken before its first stop is unknown. From then on, the time of its end is kept in the half of
-//! the register that the kernel ignores. The next stop of the thread finds it there, even if another process makes it.
+//! How long a wait had taken before its first stop is unknown. From the first stop on, the time when the wait must end
+//! is kept in the half of the register that the kernel ignores. The next stop of the thread finds this time there, even
+//! if another process makes the stop.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers::{NO_CALL, ORIG_RAX, R10, RAX, RDI, RDX, RIP, RSI, RSP};
@@ -10,20 +11,20 @@ use crate::memory::own::monotonic_time;
 
 /// epoll_wait and epoll_pwait: the limit is an `int` of milliseconds in r10; a negative one means no limit.
 const EPOLL: [u64; 2] = [232, 281];
-/// The mark: the end of the wait in milliseconds, modulo ENDS, below a checksum of it and of the registers of the call.
-/// The checksum is never 0, because programs leave zeros there.
+/// The mark: a checksum in the upper bits, and the end of the wait in the lower END_BITS bits, in milliseconds modulo
+/// ENDS. The checksum covers the end and the registers of the call. It is never 0, because programs leave zeros there.
 const END_BITS: u32 = 24;
 const ENDS: u64 = 1 << END_BITS;
-/// The longest limit that continues, in milliseconds. Longer limits start again from the beginning.
+/// The longest limit that continues, in milliseconds. A longer limit starts again from the beginning.
 const LONGEST: u64 = ENDS / 4;
 
-/// Return the time in milliseconds.
+/// Return the time of CLOCK_MONOTONIC in milliseconds.
 pub(super) fn now() -> u64 {
     monotonic_time().as_millis() as u64
 }
 
-/// In the registers of a wait that is about to be restarted, replace the limit by the time that is left of it. Return
-/// true if nothing is left; the registers are then those of a wait that has ended by itself.
+/// In the registers of a wait that is about to be restarted, replace the limit by the time that is left. Return true if
+/// no time is left; the registers are then those of a wait that has ended by itself.
 pub(super) fn go_on(registers: &mut [u64], now: u64) -> bool {
     let limit = registers[R10] as i32;
     if !EPOLL.contains(&registers[ORIG_RAX]) || limit <= 0 || limit as u64 > LONGEST {
@@ -31,7 +32,7 @@ pub(super) fn go_on(registers: &mut [u64], now: u64) -> bool {
     }
     let limit = limit as u64;
     let end = known_end(registers, now, limit);
-    // One more for the millisecond that has begun, because no wait may end early.
+    // A new end is one millisecond later, for the millisecond that has begun, because no wait may end early.
     let left = end.map_or(limit, |end| end - now);
     if left == 0 {
         (registers[RAX], registers[ORIG_RAX]) = (0, NO_CALL);
@@ -42,8 +43,8 @@ pub(super) fn go_on(registers: &mut [u64], now: u64) -> bool {
     false
 }
 
-/// Return when a wait with a mark ends; None without a mark. `limit`: the limit with which the wait was restarted when
-/// it got the mark. If the end has passed, return `now`.
+/// Return when a wait with a mark ends; None if the wait has no mark. `limit`: the limit with which the wait was
+/// restarted when it got the mark. If the end has passed, return `now`.
 fn known_end(registers: &[u64], now: u64, limit: u64) -> Option<u64> {
     let mark = registers[R10] >> 32;
     let end = mark % ENDS;

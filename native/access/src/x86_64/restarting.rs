@@ -1,4 +1,4 @@
-//! Restarting system calls that a stop has interrupted.
+//! Restarts system calls that a stop has interrupted.
 #![forbid(unsafe_code)]
 
 use crate::arch::limits;

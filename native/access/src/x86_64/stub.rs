@@ -10,20 +10,20 @@ use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionBlock,
 };
 
-/// The size of `jmp rel32`, and its reach, with some margin.
+/// The size of the jump `jmp rel32` in bytes, and its reach in bytes, less some margin.
 const JUMP_SIZE: usize = 5;
 pub(crate) const REACH: u64 = 0x7fff_0000;
 const NOP: u8 = 0x90;
-/// A landing pad for indirect calls, which is not moved.
+/// The landing pad for indirect calls. It stays where it is.
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 /// The bytes below the stack pointer that a function may use without moving it (System V ABI).
 const RED_ZONE: u8 = 128;
-/// The stack where a thread stops: the signal mask during the report, the thread's own mask, and these registers in
-/// this order.
+/// The words on the stack where a thread stops: MASKS signal masks (the mask during the report, and the thread's own
+/// mask), and then these registers in this order.
 const MASKS: usize = 2;
 const SAVED: [usize; 10] = [R11, R10, R9, R8, RDI, RSI, RDX, RCX, RAX, EFLAGS];
 
-/// Plan a patch. The error says why that is impossible.
+/// Plan a patch. The error says why the patch is impossible.
 pub(crate) fn plan(function: Function, wish: &Wish) -> Result<Patch> {
     let (from, address) = (wish.from, wish.address);
     let code = from.checked_sub(function.start).and_then(|offset| function.code.get(offset as usize..));
@@ -57,8 +57,8 @@ pub(crate) fn plan(function: Function, wish: &Wish) -> Result<Patch> {
     Ok(Patch { address: from, original, replacement, stub_at: wish.stub_at, stub, trap, seen_at: address })
 }
 
-/// Write the comparisons, and the signal that is sent if all of them hold. Return the offset in the stub at which a
-/// thread then stops.
+/// Write the comparisons, and the code that sends the signal if all conditions hold. Return the offset in the stub at
+/// which a thread then stops.
 fn look_and_tell(stub: &mut Vec<u8>, wish: &Wish, flags: Flags) -> usize {
     enter(stub, flags);
     let leaves = wish.conditions.iter().map(|condition| compare(stub, *condition)).collect::<Vec<_>>();
@@ -103,7 +103,7 @@ fn displaced(code: &[u8], address: u64, end: u64) -> Result<Vec<Instruction>> {
     let is_call = |found: &Instruction| {
         found.code() != Code::Syscall && matches!(found.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
     };
-    // The return address would be in the stub.
+    // If a call were moved, its return address would be in the stub.
     if found.iter().any(is_call) {
         return Err(refused(address, "they call a function"));
     }
@@ -115,7 +115,7 @@ fn ends(instruction: &Instruction) -> bool {
     matches!(instruction.flow_control(), Return | UnconditionalBranch | IndirectBranch)
 }
 
-/// Return whether code is the padding that compilers put between functions: nop of various lengths, int3.
+/// Return whether the code is padding that compilers put between functions: nop of various lengths, int3.
 fn is_padding(code: &[u8]) -> bool {
     matches!(code, [] | [0xcc, ..] | [NOP, ..] | [0x66 | 0x0f | 0x2e, ..])
 }
@@ -126,7 +126,7 @@ fn targets(function: Function<'_>) -> impl Iterator<Item = u64> + '_ {
     decoder.into_iter().map(|instruction| instruction.near_branch_target()).filter(|target| *target != 0)
 }
 
-/// Return the instructions as they must be at another address, followed by a jump to `back` if given.
+/// Return the code of the instructions for another address, `at`, followed by a jump to `back` if that is given.
 fn moved(displaced: &[Instruction], at: u64, back: Option<u64>) -> Option<Vec<u8>> {
     let mut instructions = displaced.to_vec();
     if let Some(back) = back {
@@ -145,7 +145,7 @@ pub(crate) fn replacement(from: u64, to: u64, size: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What to do with the flags. Restoring them takes longer than the rest of a comparison.
+/// What to do with the processor flags. Restoring them takes longer than the rest of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flags {
     Kept,
@@ -153,7 +153,7 @@ enum Flags {
     Free,
 }
 
-/// Skip the red zone, and save what the comparisons use.
+/// Write code that skips the red zone and saves the registers that the comparisons use.
 fn enter(code: &mut Vec<u8>, flags: Flags) {
     move_stack(code, -i32::from(RED_ZONE));
     match flags {
@@ -163,7 +163,7 @@ fn enter(code: &mut Vec<u8>, flags: Flags) {
     code.extend([0x50, 0x51, 0x52]); // push rax, rcx, rdx
 }
 
-/// Save what else is used when a thread reports itself.
+/// Write code that saves the other registers that are used when a thread reports itself.
 fn save_rest(code: &mut Vec<u8>, flags: Flags) {
     if flags == Flags::Free {
         code.extend([0x9c, 0x8f, 0x44, 0x24, 0x18]); // pushfq; pop [rsp+24]
@@ -192,8 +192,8 @@ fn move_stack(code: &mut Vec<u8>, distance: i32) {
     code.extend(distance.to_le_bytes());
 }
 
-/// Write a comparison. Return where to fill in the distances of the jumps that are taken if the condition does not
-/// hold.
+/// Write the code of a comparison. Return the offsets of the jumps that are taken if the condition does not hold; their
+/// distances must be filled in.
 fn compare(code: &mut Vec<u8>, condition: Condition) -> Vec<usize> {
     let mut jumps = Vec::new();
     match condition.operand {
@@ -249,13 +249,13 @@ fn tell(code: &mut Vec<u8>, signal: u32) -> usize {
     trap
 }
 
-/// Return how many bytes at the stack pointer `original_registers` needs of a thread that is at a trap.
+/// Return how many bytes `original_registers` needs from the stack pointer of a thread that is at a trap.
 pub const fn frame_size() -> usize {
     8 * (MASKS + SAVED.len())
 }
 
-/// Return the registers that a thread had when it came to `address`, computed from its registers at the trap and from
-/// the bytes at its stack pointer; and the signals that it blocked.
+/// Return the registers that a thread had when it came to `address`, and the signals that it blocked there. They are
+/// computed from the thread's registers at the trap and from the bytes at its stack pointer.
 pub fn original_registers(at_trap: &[u64], frame: &[u8], address: u64) -> (Vec<u64>, u64) {
     let mut registers = at_trap.to_vec();
     for (place, index) in SAVED.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Making a system call in a stopped thread, and recognizing system calls by their numbers.
+//! Has a stopped thread make a system call, and recognizes system calls by their numbers.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers::{CS, NO_CALL, ORIG_RAX, R10, R8, R9, RAX, RDI, RDX, RIP, RSI};
@@ -7,11 +7,12 @@ use crate::arch::registers::{CS, NO_CALL, ORIG_RAX, R10, R8, R9, RAX, RDI, RDX, 
 pub(crate) const IS_SUPPORTED: bool = true;
 /// The instruction `syscall`.
 pub(crate) const INSTRUCTION: &[u8] = &[0x0f, 0x05];
-/// The value of `cs` for 64-bit code.
+/// The value of the register `cs` in 64-bit code.
 const LONG_MODE: u64 = 0x33;
 const ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, R10, R8, R9];
-/// The architecture that a seccomp(2) filter sees for gdbheap's programs (`AUDIT_ARCH_X86_64`). NUMBERS_OF_OTHERS: the
-/// first system call number that belongs to another architecture: the numbers of x32 have this bit.
+/// AUDIT_ARCHITECTURE: the architecture that a seccomp(2) filter sees in system calls of gdbheap's programs
+/// (`AUDIT_ARCH_X86_64`). NUMBERS_OF_OTHERS: the first system call number that belongs to another architecture; the
+/// numbers of x32 have this bit.
 pub(crate) const AUDIT_ARCHITECTURE: u32 = 0xc000_003e;
 pub(crate) const NUMBERS_OF_OTHERS: u32 = X32;
 const X32: u32 = 0x4000_0000;
@@ -33,7 +34,8 @@ pub(crate) fn is_inside(registers: &[u64]) -> bool {
     registers[ORIG_RAX] as i64 >= 0
 }
 
-/// Change the registers so that the thread makes a system call next, by the instruction at an address.
+/// Change the registers so that the thread next makes the system call `number`. `instruction`: the address of a system
+/// call instruction.
 pub(crate) fn prepare(registers: &mut [u64], instruction: u64, number: u64, arguments: [u64; 6]) {
     (registers[RAX], registers[ORIG_RAX], registers[RIP]) = (number, NO_CALL, instruction);
     for (index, argument) in ARGUMENTS.into_iter().zip(arguments) {

@@ -1,13 +1,14 @@
-//! Chance that can be repeated.
+//! Random numbers that can be repeated.
 #![allow(dead_code)]
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// splitmix64: a few lines, and good enough to draw heaps.
+/// The generator splitmix64, which has only a few lines and is good enough to make random heaps.
 pub struct Chance(u64);
 
 impl Chance {
-    /// A fresh seed, which a test that fails has printed; GDBHEAP_SEED repeats it.
+    /// Create a generator. It takes its seed from GDBHEAP_SEED, or else makes a new one. The seed is printed, so that a
+    /// failed test can be repeated.
     pub fn new(test: &str) -> Chance {
         let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);
         let seed = std::env::var("GDBHEAP_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(fresh);
@@ -34,7 +35,8 @@ impl Chance {
         self.below(many) == 0
     }
 
-    /// Words as hostile memory has them: pointers, sizes, small numbers, the edges of what a word can be.
+    /// Return a word as hostile memory may contain it: a pointer, a size, a small number, or one of the largest or
+    /// smallest words.
     pub fn hostile(&mut self, near: u64) -> u64 {
         match self.below(8) {
             0 => self.word(),

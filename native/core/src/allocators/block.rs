@@ -1,4 +1,4 @@
-//! Blocks: identity, address and size.
+//! The descriptions of a block: its identity, address and size.
 
 /// The identity of a block: the index of its store in the list of a target's stores, and the block's number in that
 /// store.
@@ -12,16 +12,16 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) number: u64,
-    /// The address that the program was given.
+    /// The address that the allocator returned to the program.
     pub(crate) address: u64,
-    /// The size in bytes, with the allocator's overhead.
+    /// The size of the block in bytes, including the allocator's overhead.
     pub(crate) size: u64,
-    /// The end of the bytes that the program may use.
+    /// The address after the last byte of the block that the program may use.
     pub(crate) end: u64,
 }
 
 impl Cell {
-    /// Return a block without overhead.
+    /// Return the description of a block that has no overhead: the program may use all of its `size` bytes.
     #[inline(always)]
     pub(crate) fn plain(number: u64, address: u64, size: u64) -> Cell {
         Cell { number, address, size, end: address + size }
@@ -38,11 +38,11 @@ impl Cell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     pub(crate) place: Place,
-    /// The address that the program was given.
+    /// The address that the allocator returned to the program.
     pub(crate) address: u64,
-    /// The size in bytes, with the allocator's overhead.
+    /// The size of the block in bytes, including the allocator's overhead.
     pub(crate) size: u64,
-    /// The end of the bytes that the program may use.
+    /// The address after the last byte of the block that the program may use.
     pub(crate) end: u64,
 }
 
@@ -55,7 +55,7 @@ impl Block {
     }
 }
 
-/// A block that is not free, [start, end).
+/// The address range [start, end) of a block that is not free.
 #[derive(Clone, Copy)]
 pub(crate) struct Held {
     pub(crate) start: u64,
@@ -69,5 +69,5 @@ pub(crate) struct Held {
 /// A set of blocks of one group (such as a pool): one bit for each block, by its position in the group.
 pub(crate) type GroupBits = [u64; MAX_IN_GROUP / 64];
 
-/// The most blocks in a group: a 16 KiB pool of 16-byte blocks, or a 4 KiB pool of 8-byte ones.
+/// The largest possible number of blocks in a group: a 16 KiB pool has at most 1,024 blocks of 16 bytes.
 pub(crate) const MAX_IN_GROUP: usize = 1024;

@@ -1,4 +1,4 @@
-//! A list of an allocator's blocks as rows.
+//! Lists of an allocator's blocks: one row for each block, filtered and sorted.
 
 use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
@@ -37,10 +37,10 @@ impl Order {
     }
 }
 
-/// A filter for blocks, with the order and the length of the list. It accepts blocks of `least` to `largest` bytes that
-/// are in use, if `used`; free blocks in thread caches, if not `used` but `cached`; all other free blocks, if neither.
-/// `arena`: the index of the allocator among several, and the number of the arena in that allocator; None for all
-/// arenas. `most`: the number of blocks to list.
+/// A filter for blocks, with the order and the length of the list of blocks that pass it. The filter accepts blocks of
+/// `least` to `largest` bytes: blocks in use if `used` is true, free blocks in thread caches if only `cached` is true,
+/// and all other free blocks if both are false. `arena`: the index of the allocator among several, and the number of
+/// the arena in that allocator; None for all arenas. `most`: the largest number of blocks to list.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub least: u64,
@@ -65,7 +65,7 @@ impl Asked {
         (self.least..=self.largest).contains(&size)
     }
 
-    /// Return whether the filter accepts blocks of this kind.
+    /// Return whether the filter accepts blocks in this state.
     pub(crate) fn takes_part(&self, part: Part) -> bool {
         match part {
             Part::Used => self.used,
@@ -74,20 +74,20 @@ impl Asked {
         }
     }
 
-    /// Return whether the filter accepts an arena. `root` is the index of the arena's allocator, `arena` its number
-    /// there.
+    /// Return whether the filter accepts the blocks of an arena. `root` is the index of the arena's allocator, `arena`
+    /// the number of the arena in that allocator.
     pub(crate) fn takes_arena(&self, root: u32, arena: u32) -> bool {
         self.arena.is_none_or(|wanted| wanted == (root, arena))
     }
 
-    /// List blocks, given as `(address, size)`, of an allocator without arenas. The list is empty if the filter names
-    /// an arena.
+    /// List those of the given blocks `(address, size)` that the filter's arena allows. The blocks belong to an
+    /// allocator without arenas, so the list is empty if the filter names an arena.
     pub(crate) fn without_arenas(&self, all: impl Iterator<Item = (u64, u64)>) -> BlockList {
         let is_none = self.arena.is_some();
         self.rows_of(all.filter(|_| !is_none).map(|(address, size)| BlockRow { address, size, arena: None }))
     }
 
-    /// List blocks that have passed the filter.
+    /// Sort blocks that have already passed the filter into a list.
     pub(crate) fn rows_of(&self, all: impl Iterator<Item = BlockRow>) -> BlockList {
         let (mut rows, mut sum) = (Firsts::new(self.most), Tally::default());
         let key = |row: &BlockRow| self.order.key(row.address, row.size, row.arena);
@@ -115,7 +115,8 @@ mod tests {
         Asked { least: 16, largest: 64, used: false, cached: false, arena: None, order, most }
     }
 
-    /// Count and bytes cover all rows, not only those listed; blocks of the same size come by ascending address.
+    /// Check that the count and the bytes cover all rows, not only the listed ones, and that blocks of the same size
+    /// are sorted by ascending address.
     #[test]
     fn rows() {
         let all = [(100, 16), (300, 64), (200, 64)];
@@ -129,7 +130,8 @@ mod tests {
         assert!(asked(Order::Size, 2).takes(64) && !asked(Order::Size, 2).takes(65));
     }
 
-    /// Dropping rows early gives the same rows as dropping them at the end. Rows without an arena come last.
+    /// Check that dropping rows early gives the same rows as dropping them at the end, and that rows without an arena
+    /// come last.
     #[test]
     fn many_rows() {
         let row = |number: u64| BlockRow {

@@ -1,4 +1,5 @@
-//! Blocks in memory that is not walked: an unknown allocator handed it out, or the program mapped it.
+//! Blocks in memory whose blocks are not walked, because an unknown allocator handed them out or the program mapped
+//! them.
 
 use crate::allocators::block::Cell;
 use crate::allocators::tally::Tally;
@@ -6,8 +7,8 @@ use gdbheap_access::bytes::range_at;
 
 const OBJECT_AT: u64 = 80;
 
-/// Blocks `[start, end)` that are known from fields of objects, ascending and disjoint. An object's block includes what
-/// precedes the object, such as its PyGC_Head.
+/// Blocks `[start, end)` that are known because fields of objects point to them, ascending and disjoint. An object's
+/// block includes the bytes before the object, such as its PyGC_Head.
 pub struct Claimed {
     pub places: Vec<(u64, u64)>,
     /// Whether the blocks' bytes must never be read: reading a page of a mapped file would bring it into memory.
@@ -15,7 +16,7 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// Return the block that holds `address`.
+    /// Return the block that contains `address`.
     #[inline]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         range_at(&self.places, address).map(|index| self.block_of(index as u64))
@@ -35,7 +36,7 @@ impl Claimed {
         self.block_at(address).is_some_and(|place| address - place.address <= OBJECT_AT && place.size >= least)
     }
 
-    /// Return the bytes of all blocks together.
+    /// Return the total number of bytes of all blocks.
     pub fn bytes(&self) -> u64 {
         self.places.iter().map(|(start, end)| end - start).sum()
     }
@@ -46,7 +47,7 @@ impl Claimed {
         self.places.iter().step_by(step).map(|(start, end)| (*start, end - start)).collect()
     }
 
-    /// Return `(start, size)` of the block that holds `address`.
+    /// Return `(start, size)` of the block that contains `address`.
     pub fn find(&self, address: u64) -> Option<(u64, u64)> {
         self.block_at(address).map(|place| (place.address, place.size))
     }

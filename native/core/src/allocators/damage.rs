@@ -1,4 +1,4 @@
-//! Damage in an allocator's memory: a result, not an error.
+//! The description of damage in an allocator's memory. Damage is a result of a walk, not an error.
 
 /// A place in an allocator's memory whose content is wrong: `address`, the name of what lies there (`what`), and its
 /// expected and found values.
@@ -21,7 +21,8 @@ impl Damage {
     }
 }
 
-/// The texts of `expected` and `found` for bytes that are absent: there is no number to report, not even zero.
+/// READABLE and ABSENT: the texts of `expected` and `found` if the bytes are absent, because then there is no number to
+/// report, not even zero.
 pub(crate) const READABLE: &str = "bytes that can be read";
 pub(crate) const ABSENT: &str = "absent bytes";
 

@@ -1,12 +1,12 @@
-//! Groups of equal blocks that may hold objects, in any allocator: pools, pages, runs.
+//! Groups of equal blocks that may contain objects, for all allocators: pools, pages, runs.
 
 use crate::allocators::heaps::Heaps;
 use crate::allocators::spread::spread;
 use crate::allocators::store::Store;
 use std::collections::BTreeMap;
 
-/// A group of blocks of one size that lie together: the index of its store, its index in that store, and the block
-/// size.
+/// A group of blocks of one size that lie together. `store`: the index of the group's store; `place`: the index of the
+/// group in that store; `size`: the size of a block.
 #[derive(Clone, Copy)]
 pub(crate) struct Group {
     store: u32,
@@ -41,8 +41,8 @@ impl Heaps<'_> {
         self.stores.iter().zip(0..).flat_map(|(store, index)| store.groups(index)).collect()
     }
 
-    /// Show each used block of a group as its address and bytes; unreadable bytes are zeros. `bytes` is a scratch
-    /// buffer.
+    /// Show each used block of a group as its address and its bytes. `bytes` is a scratch buffer. Bytes that cannot be
+    /// read are zeros, or are cut off (mallocng).
     pub(crate) fn show_group(&self, group: &Group, bytes: &mut Vec<u8>, show: impl FnMut(u64, &[u8])) {
         match &self.stores[group.store as usize] {
             Store::Pools(pools) => pools.show_used(self.space, &pools.pools[group.place], bytes, show),
@@ -54,8 +54,8 @@ impl Heaps<'_> {
     }
 }
 
-/// Choose at most `most` groups of each block size. Return each chosen group, by size, with the number of groups that
-/// it represents.
+/// Choose at most `most` groups of each block size. Return the chosen groups, ordered by block size, each with the
+/// number of groups that it represents.
 pub(crate) fn spread_by_size(groups: &[Group], most: usize) -> Vec<(&Group, f64)> {
     let mut sizes: BTreeMap<u64, Vec<&Group>> = BTreeMap::new();
     groups.iter().for_each(|group| sizes.entry(group.size).or_default().push(group));

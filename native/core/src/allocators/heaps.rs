@@ -8,20 +8,20 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Bytes that are read at a time.
+/// The number of bytes that are read at a time.
 const PIECE: u64 = 256 << 10;
-/// The gap at which two ranges of blocks count as separate: wider than the gaps between heaps of one kind, and tiny
-/// against the address space.
+/// The gap in bytes from which two ranges of blocks count as separate: wider than the gaps between heaps of one kind,
+/// and tiny against the address space.
 const FAR: u64 = 1 << 32;
 
-/// The stores of one target, borrowed. If several stores know an address, the first one wins.
+/// All stores of one target, borrowed. If several stores contain an address, the first of these stores is used.
 #[derive(Clone, Copy)]
 pub struct Heaps<'a> {
     pub space: &'a Space,
     pub stores: &'a [Store],
 }
 
-/// The stores of one target, shared.
+/// All stores of one target, in shared ownership.
 #[derive(Clone)]
 pub struct SharedHeaps {
     pub space: Arc<Space>,
@@ -35,8 +35,8 @@ impl SharedHeaps {
 }
 
 impl<'a> Heaps<'a> {
-    /// Return the used block that holds `address`. No other function is called as often: so it is one function, with
-    /// the look-up of pools inlined.
+    /// Return the used block that contains `address`. No other function is called as often. Therefore all is in one
+    /// function, with the look-up of pools inlined.
     #[inline(never)]
     pub(crate) fn block_at(&self, address: u64) -> Option<Block> {
         for (index, store) in self.stores.iter().enumerate() {
@@ -47,8 +47,8 @@ impl<'a> Heaps<'a> {
         None
     }
 
-    /// Return the blocks outside [start, end) to which words in [start, end) point, as `(address, size)`, each once,
-    /// largest first.
+    /// Return the blocks outside [start, end) to which words in [start, end) point, as `(address, size)`. Each block is
+    /// listed once, the largest first.
     pub fn led_to(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let (low, high) = self.bounds();
         let mut found = HashSet::new();
@@ -75,7 +75,7 @@ impl<'a> Heaps<'a> {
         self.store_of(place).block_of(place.number).of(place.store)
     }
 
-    /// Return the lowest start and the highest end of all ranges of blocks.
+    /// Return the lowest start and the highest end of all address ranges in which blocks lie.
     pub(crate) fn bounds(&self) -> (u64, u64) {
         let (mut low, mut high) = (u64::MAX, 0);
         let widen = |start: u64, end: u64| (low, high) = (low.min(start), high.max(end));
@@ -108,13 +108,13 @@ impl<'a> Heaps<'a> {
         stores.for_each(|store| store.show_stretches(&mut show));
     }
 
-    /// Return whether `address` lies where an object may begin in a used block of at least `least` bytes.
+    /// Return whether an object may begin at `address`, in a used block of at least `least` bytes.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
         self.stores.iter().any(|store| store.holds_object(address, least))
     }
 
-    /// Return the user address and the size of the block that contains `address`, used or free; only in stores whose
-    /// blocks lie between headers.
+    /// Return the user address and the size of the block that contains `address`, whether the block is used or free.
+    /// Only stores whose blocks lie between headers are searched.
     pub(crate) fn slot_at(&self, address: u64) -> Option<(u64, u64)> {
         self.stores.iter().find_map(|store| store.slot_at(address))
     }
@@ -124,7 +124,7 @@ impl<'a> Heaps<'a> {
         self.store_of(place).has_slots()
     }
 
-    /// Return whether the bytes of the block with this identity are never read.
+    /// Return whether the bytes of the block with this identity must never be read.
     pub(crate) fn is_closed(&self, place: Place) -> bool {
         self.store_of(place).is_closed()
     }
@@ -134,7 +134,7 @@ impl<'a> Heaps<'a> {
         self.stores.iter().any(|store| store.header_at(address) == Some(address))
     }
 
-    /// Return the range [start, end) that is freed when this block is freed.
+    /// Return the address range [start, end) that is freed when this block is freed.
     pub(crate) fn own_bytes(&self, block: &Block) -> (u64, u64) {
         let store = self.store_of(block.place);
         store.own_bytes(block.place.number, (block.address, block.end))

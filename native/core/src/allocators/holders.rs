@@ -1,5 +1,5 @@
-//! What pins free memory: in some stores any used block pins a whole slab, in malloc's heaps it pins only its own
-//! pages.
+//! The blocks that pin free memory. In malloc's heaps a used block pins only its own pages, in some other stores it
+//! pins a whole slab.
 
 use crate::allocators::block::Held;
 use crate::allocators::glibc::chunks::Region;
@@ -12,21 +12,23 @@ use crate::allocators::tally::Tally;
 pub(crate) struct Heap<'a>(&'a Region);
 
 impl Heap<'_> {
-    /// Bytes at the start of a free block that cannot be returned.
+    /// The number of bytes at the start of a free block that cannot be returned.
     pub(crate) const HEAD: u64 = CHUNK_HEAD;
 
     pub(crate) fn start(&self) -> u64 {
         self.0.stretch.start
     }
 
-    /// Show the blocks that are not free, in order. `trimmed`: whether the free end of the heap is returned too.
+    /// Show the blocks that are not free, in order. `trimmed`: whether to assume that the free end of the heap is
+    /// returned too.
     pub(crate) fn show_held(&self, trimmed: bool, show: impl FnMut(Held)) {
         self.0.show_held(trimmed, show);
     }
 }
 
 impl Store {
-    /// Show each range [start, end) that is returned only when its last block is freed, with the blocks in use there.
+    /// Show each range [start, end) that is returned only when its last block is freed, with the number and the bytes
+    /// of the blocks in use there.
     pub(crate) fn show_wholes(&self, mut show: impl FnMut(u64, u64, Tally)) {
         match self {
             Store::Pools(pools) => {

@@ -4,8 +4,8 @@ use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::memory::words::Words;
 
-/// Return the runs of at least `least` consecutive list heads in [start, end), as `(address of the first pair, pairs)`.
-/// Some pairs inside a run may be broken: damage must not hide the whole run.
+/// Return the runs of at least `least` consecutive list heads in [start, end), as `(address of the first pair of
+/// pointers, number of pairs)`. Some pairs inside a run may be broken: damage must not hide the whole run.
 pub fn find_list_heads(space: &Space, start: u64, end: u64, least: usize) -> Vec<(u64, usize)> {
     let words = Words::read(space, start, end);
     let mut found = Vec::new();
@@ -15,14 +15,15 @@ pub fn find_list_heads(space: &Space, start: u64, end: u64, least: usize) -> Vec
     found
 }
 
-/// Return whether the pair at `index` heads a circular list whose elements link at +16 (next) and +24 (previous).
+/// Return whether the pair of words at `index` is the head of a circular list whose elements have their links at
+/// offsets 16 (next) and 24 (previous).
 fn heads_list(space: &Space, words: &Words, index: usize) -> bool {
     let link = |address| words.at(space, address);
     heads(space, words.start + index as u64 * 8, words.words[index], words.words[index + 1], link)
 }
 
-/// Return whether the pair at `address` heads a circular list, by the pair's present words: a running program may have
-/// changed the list since all words were read.
+/// Return whether the pair of words at `address` is the head of a circular list. The words are read again, because a
+/// running program may have changed the list since all words were read.
 fn heads_list_now(space: &Space, address: u64) -> bool {
     let link = |address| space.word(address).ok();
     let is_head = || Some(heads(space, address, link(address)?, link(address + 8)?, link));
@@ -63,10 +64,10 @@ fn runs_of_heads(space: &Space, words: &Words, parity: usize, least: usize, foun
     }
 }
 
-/// How many lists of a run may be broken, by damage or because the process was stopped while malloc was linking them.
-/// MAX_BROKEN_TOGETHER: how many of these in a row.
+/// The largest number of lists of a run that may be broken, by damage or because the process was stopped while malloc
+/// was linking them. MAX_BROKEN_TOGETHER: the largest number of broken lists in a row.
 const MAX_BROKEN: usize = 24;
 const MAX_BROKEN_TOGETHER: usize = 4;
-/// How often a pair is read: a thread that is always inside malloc changes one list in ten while the list's four words
-/// are read.
+/// The number of times that a pair is read: a thread that is always inside malloc changes one list in ten while the
+/// four words of the list are read.
 const TRIES: usize = 8;

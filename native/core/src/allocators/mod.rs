@@ -1,4 +1,4 @@
-//! Allocators: which memory each has, and which blocks of it are in use.
+//! Allocators: the memory that each of them has, and the blocks in it that are in use.
 #![forbid(unsafe_code)]
 
 pub(crate) mod block;

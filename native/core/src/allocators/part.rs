@@ -1,4 +1,4 @@
-//! Kinds of bytes in an allocator's memory, for all allocators.
+//! The kinds of bytes in an allocator's memory, the same for all allocators.
 
 /// The kind of a range of an allocator's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub enum Part {
     Cached,
     /// Free blocks in transfer caches between the threads' caches and the central lists.
     Waiting,
-    /// The free end of a heap that grows there.
+    /// The free end of a heap, where the heap grows.
     Top,
     /// The allocator's metadata.
     Header,
@@ -20,19 +20,19 @@ pub enum Part {
     Padding,
     /// Bytes of a used block beyond the requested size.
     Slack,
-    /// Free space without blocks, such as a whole pool or span.
+    /// Free space that is not divided into blocks, such as a whole pool or span.
     FreeRun,
-    /// Free space without blocks, whose pages the kernel may take at any time (MADV_FREE).
+    /// Free space that is not divided into blocks, whose pages the kernel may take at any time (MADV_FREE).
     Muzzy,
     /// Address space that was never used for a block.
     Reserved,
-    /// Bytes in between that belong to another owner.
+    /// Bytes between the allocator's blocks that belong to another owner.
     Foreign,
     /// Bytes that the walk could not read.
     Unexplained,
 }
 
-/// The names of parts, in the order of `Part`.
+/// The names of the kinds of parts, in the order of `Part`.
 pub const PARTS: [&str; 13] = [
     "used",
     "free",
@@ -51,7 +51,8 @@ pub const PARTS: [&str; 13] = [
 
 /// An allocator whose memory can be shown part by part, including its metadata and gaps.
 pub trait Parts {
-    /// Show, in order, all parts of the area that begins at `start`. Return its end, or None if no area begins there.
+    /// Show all parts of the area that begins at `start`, in address order. Return the end of the area; None if no area
+    /// begins there.
     fn show_parts(&self, start: u64, show: impl FnMut(u64, u64, Part)) -> Option<u64>;
 }
 
@@ -60,7 +61,7 @@ impl Part {
         PARTS[self as usize]
     }
 
-    /// Return whether the allocator can hand out blocks from this part.
+    /// Return whether the allocator can hand out blocks from a part of this kind.
     pub(crate) fn is_free(self) -> bool {
         matches!(self, Part::Free | Part::Cached | Part::Waiting | Part::FreeRun | Part::Muzzy)
     }

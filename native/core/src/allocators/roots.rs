@@ -1,18 +1,20 @@
-//! Find the roots of maps and trees: arrays in static data with one word for each range of addresses. Each word points
-//! to a table.
+//! Find the roots of maps and trees. A root is an array in static data with one word for each range of addresses. Each
+//! word points to a table.
 
 use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The most roots that are checked: each check reads a whole tree, and hostile data may name any number of roots.
+/// The largest number of roots that are checked. The limit is needed because each check reads a whole tree, and hostile
+/// data may name any number of roots.
 const MAX_ROOTS: usize = 64;
-/// The most words that are tried in each range of static data.
+/// The largest number of words that are tried in each range of static data.
 const MAX_TRIED: usize = 1 << 16;
 
-/// A range of static `data` that may contain a root array of `bytes` bytes. The root's index for an address is the
-/// address shifted right by `shift`. `anonymous` is the memory whose addresses may be looked up, ascending and joined.
+/// A range of static `data` that may contain a root, an array of `bytes` bytes. The index in the root for an address is
+/// the address shifted right by `shift`. `anonymous` is the memory whose addresses may be looked up, ascending and
+/// joined.
 pub(super) struct Place<'a> {
     pub(super) data: (u64, u64),
     pub(super) bytes: u64,
@@ -21,7 +23,7 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Record a word at `at` that points to a table, if a root that contains the word fits into the data. At most
+    /// Record the word at `at`, if it points to a table and a root that contains this word fits into the data. At most
     /// MAX_TRIED words are recorded.
     pub(super) fn keep(&self, words: &mut Vec<(u64, u64)>, at: u64, word: u64, is_table: impl Fn(u64) -> bool) {
         if words.len() < MAX_TRIED && is_table(word) && self.has_room(at) {
@@ -29,8 +31,9 @@ impl Place<'_> {
         }
     }
 
-    /// Return the proven roots for recorded words. `upper_bits` returns the root index of a table, from what the table
-    /// points to. If a word at A points to the table with index k, the root is at A - 8k.
+    /// Return the proven roots for the recorded words. `upper_bits` returns the index of a table in the root, derived
+    /// from the memory to which the table points. If a word at address A points to the table with index k, the root is
+    /// at A - 8k.
     pub(super) fn roots(
         &self,
         watcher: &dyn Watcher,
@@ -49,11 +52,12 @@ impl Place<'_> {
         proven_roots(watcher, found, is_proven)
     }
 
-    /// Return whether a root that contains the word at `at`, for some address in `anonymous`, would fit into the data.
+    /// Return whether a root that contains the word at `at` fits into the data, if the word is for some address in
+    /// `anonymous`.
     fn has_room(&self, at: u64) -> bool {
         let (start, end) = self.data;
         let upper = |address: u64| address >> self.shift;
-        // The word's index must lie between these two.
+        // The index of the word in the root must lie between `least` and `most`.
         let most = at.saturating_sub(start) / 8;
         let least = (at + self.bytes).saturating_sub(end).div_ceil(8);
         let place = self.anonymous.partition_point(|(_, last)| upper(last - 1) < least);
@@ -61,8 +65,8 @@ impl Place<'_> {
     }
 }
 
-/// Return those roots in `named` that `is_proven` accepts, ascending. If there are too many, only the ones named by the
-/// most words are tried.
+/// Return those roots in `named` that `is_proven` accepts, ascending. If there are too many roots, only those that the
+/// most words name are tried.
 fn proven_roots(
     watcher: &dyn Watcher,
     mut named: Vec<u64>,

@@ -1,4 +1,4 @@
-//! Runs of equal blocks: slabs, spans, groups. A large block is a run of one.
+//! Runs of equal blocks: slabs, spans, groups. A large block is a run with one block.
 
 use crate::allocators::block::Cell;
 use crate::allocators::part::Part;
@@ -7,7 +7,7 @@ use crate::bits::{self, Bits};
 use gdbheap_access::error::{Error, Result};
 use gdbheap_access::memory::space::Space;
 
-/// `count` blocks of `stride` bytes, without gaps, from `start` on.
+/// A run of `count` blocks of `stride` bytes each, without gaps, from `start` on.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     pub start: u64,
@@ -25,11 +25,11 @@ impl Run {
     }
 }
 
-/// The most bytes that are read at once, and the most that are read of one block.
+/// The largest number of bytes that are read at once, and the largest number of bytes that are read of one block.
 const WINDOW: u64 = 256 << 10;
 
-/// Show each used block of a run as its number in the run and its first bytes; unreadable bytes are zeros. Return the
-/// number of unreadable bytes. `used` has one bit for each block; `bytes` is a scratch buffer.
+/// Show each used block of a run as its number in the run and its first bytes. Bytes that cannot be read are zeros.
+/// Return the number of bytes that could not be read. `used` has one bit for each block; `bytes` is a scratch buffer.
 pub(crate) fn show_equal(
     space: &Space,
     run: &Run,
@@ -58,7 +58,7 @@ pub(crate) fn show_equal(
 /// The runs of one allocator, ascending and disjoint, with a bit for each used block.
 pub struct Runs {
     pub(crate) runs: Vec<Run>,
-    /// The number of each run's first block, a multiple of 64.
+    /// For each run, the number of its first block: a multiple of 64.
     firsts: Vec<u64>,
     used: Bits,
     numbers: u64,
@@ -68,8 +68,8 @@ pub struct Runs {
 const OBJECT_AT: u64 = 80;
 
 impl Runs {
-    /// Make a store of runs, given with one bit for each used block. Fails for runs that overlap and for too many
-    /// blocks to number.
+    /// Make a store of runs. Each run is given with one bit for each used block. Fails if runs overlap, or if there are
+    /// too many blocks to number.
     pub fn new(mut runs: Vec<(Run, Vec<u64>)>) -> Result<Runs> {
         runs.sort_unstable_by_key(|(run, _)| run.start);
         let fits = |run: &Run| {
@@ -104,7 +104,7 @@ impl Runs {
         self.runs.get(place).is_some_and(|run| run.start <= address).then_some(place)
     }
 
-    /// Return the used block that holds `address`.
+    /// Return the used block that contains `address`.
     #[inline]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         let place = self.run_at(address)?;
@@ -124,7 +124,7 @@ impl Runs {
         self.firsts.get(place).copied().unwrap_or(self.numbers)
     }
 
-    /// Mark a block as not used.
+    /// Mark the block with this number as not used.
     pub(crate) fn clear(&mut self, number: u64) {
         self.used.clear(number);
     }
@@ -133,7 +133,7 @@ impl Runs {
         self.used.words()
     }
 
-    /// Return the words of used bits of a run.
+    /// Return the words of bits in which the used blocks of a run are set.
     pub(crate) fn used_of(&self, place: usize) -> &[u64] {
         let first = (self.firsts[place] / 64) as usize;
         &self.used.words()[first..first + self.runs[place].count.div_ceil(64) as usize]
@@ -155,8 +155,8 @@ impl Runs {
         }
     }
 
-    /// Append the ranges [start, end) of a run's blocks that are set in `words` to ascending ranges. Adjacent blocks
-    /// are joined.
+    /// Append to `found` the ranges [start, end) of those blocks of a run whose bits are set in `words`. `found` is
+    /// ascending. Adjacent blocks are joined.
     pub(crate) fn add_ranges(&self, place: usize, words: &[u64], found: &mut Vec<(u64, u64)>) {
         let run = &self.runs[place];
         for number in bits::members(words) {
@@ -173,7 +173,8 @@ impl Runs {
         sum
     }
 
-    /// Show each used block of a run as its address and bytes; unreadable bytes are zeros. `bytes` is a scratch buffer.
+    /// Show each used block of a run as its address and its bytes. Bytes that cannot be read are zeros. `bytes` is a
+    /// scratch buffer.
     pub(crate) fn show_used(&self, space: &Space, place: usize, bytes: &mut Vec<u8>, mut show: impl FnMut(u64, &[u8])) {
         let run = &self.runs[place];
         show_equal(space, run, self.used_of(place), bytes, |number, head| show(run.block(number), head));

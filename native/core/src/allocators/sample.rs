@@ -9,19 +9,21 @@ use gdbheap_access::error::Result;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
 
-/// The largest block that is sampled: malloc's chunk for pymalloc's largest request.
+/// The size in bytes of the largest blocks that are sampled: malloc's chunk for pymalloc's largest request.
 const LARGEST: u64 = 512 + 2 * CHUNK_HEADER;
 const CHUNKS_OF_A_SIZE: usize = 512;
 
-/// A used block of the sample: its bytes, its size with the allocator's overhead, and how many blocks it represents.
+/// A used block of the sample: its bytes, its size including the allocator's overhead, and the number of blocks that it
+/// represents (`weight`).
 pub(crate) struct Block<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) size: u64,
     pub(crate) weight: f64,
 }
 
-/// Show a sample of the used blocks of the first store that keeps groups of equal blocks or malloc's chunks. From
-/// groups, at most `most` of each block size are shown; of chunks, a sample of each size.
+/// Show a sample of the used blocks of one store: the first store that has groups of equal blocks or malloc's chunks.
+/// In a store with groups, at most `most` groups of each block size are shown. In a store with chunks, a sample of the
+/// chunks of each size is shown.
 pub(crate) fn visit_sample(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -58,7 +60,7 @@ fn visit_chunks(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, mut visit
     for (units, sample) in sizes.iter().enumerate().skip(2) {
         watcher.check()?;
         let (size, weight) = (units as u64 * CHUNK_HEADER, sample.weight());
-        // A chunk's last eight bytes are the next chunk's prev_size.
+        // The last eight bytes that belong to a chunk are the next chunk's prev_size.
         let block = &mut bytes[..size as usize - 8];
         for (chunk, _) in &sample.kept {
             let got = space.fill(chunk + CHUNK_HEADER, block);
@@ -68,8 +70,8 @@ fn visit_chunks(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, mut visit
     Ok(())
 }
 
-/// A sample of the offered blocks. One in 2 to the power of `thinned` is kept, spread over all of them but not at even
-/// distances.
+/// A sample of the offered chunks. One chunk in 2 to the power of `thinned` is kept. The kept chunks are spread over
+/// all offered ones, but not at even distances.
 #[derive(Default)]
 struct Sample {
     kept: Vec<(u64, u64)>,

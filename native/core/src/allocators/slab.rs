@@ -1,9 +1,10 @@
 //! Slabs: memory for blocks of one size that is returned only as a whole.
 
 /// A slab [start, end) of the allocator with the number `root` among several. Its blocks may move to other slabs of the
-/// same `keeper` (an arena or a thread's heap) and `size`. `room` is the number of blocks that fit; `live` the number
-/// that are used or cannot move; `waiting` the number of these that are free in caches that nothing empties. A block
-/// that moves takes the place of a waiting one, and its old place may wait afterwards.
+/// same `keeper` (an arena or a thread's heap) and `size`. `room`: the number of blocks that fit into the slab. `live`:
+/// the number of blocks that are used or cannot move. `waiting`: the number of these blocks that are free, but in
+/// caches that nothing empties. A block that moves takes the place of a waiting block, and its old place may wait
+/// afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSlab {
     pub root: u32,

@@ -1,7 +1,7 @@
-//! Choose a sample that is spread over everything.
+//! Choose a sample of items that is spread over all items.
 //!
-//! The sample never takes every second or fourth item. A program that makes objects of two types in turn has pools of
-//! the two types in turn, and such a sample would contain only one type.
+//! The sample never consists of every second or every fourth item. A program that makes objects of two types in turn
+//! has pools of the two types in turn, and such a sample would contain only one type.
 
 /// Hash a number so that the result shows no pattern of the input (the last steps of SplitMix64).
 pub(crate) fn mixed(number: u64) -> u64 {
@@ -10,8 +10,8 @@ pub(crate) fn mixed(number: u64) -> u64 {
     number ^ number >> 31
 }
 
-/// Choose at most `most` of `all`: one from each of as many equal parts. Return each with the number of items that it
-/// represents.
+/// Choose at most `most` items of `all`. The items are divided into as many equal parts, and one item is chosen from
+/// each part. Return each chosen item with the number of items that it represents.
 pub(crate) fn spread<'a, T>(all: &[&'a T], most: usize) -> Vec<(&'a T, f64)> {
     let taken = all.len().min(most);
     let weight = all.len() as f64 / taken.max(1) as f64;
@@ -26,7 +26,7 @@ pub(crate) fn spread<'a, T>(all: &[&'a T], most: usize) -> Vec<(&'a T, f64)> {
 mod tests {
     use super::{mixed, spread};
 
-    /// When kinds of items alternate, each kind gets its share, whatever the period.
+    /// Check that each kind of items gets its share if kinds alternate, whatever the period.
     #[test]
     fn shares_of_kinds_in_turn() {
         for period in 2..9 {

@@ -1,7 +1,7 @@
-//! All allocators under one interface: numbers of blocks, where each block is, which blocks are used.
+//! All allocators under one interface: the numbers of blocks, the place of each block, and which blocks are used.
 //!
-//! Code outside this folder sees places and numbers, never the kind of allocator. The kind is matched once for a job, a
-//! group or a query, never for each block of a walk.
+//! Code outside this folder sees places and numbers of blocks, never the kind of allocator. The kind is matched once
+//! for a job, a group or a query, never for each block of a walk.
 
 use crate::allocators::block::Cell;
 use crate::allocators::claimed::Claimed;
@@ -17,10 +17,10 @@ use crate::allocators::tally::Tally;
 use gdbheap_access::memory::space::Space;
 use std::sync::Arc;
 
-/// The step between two block sizes is at least this in every allocator.
+/// The least step in bytes from one block size to the next, the same for every allocator.
 const LEAST_STEP: u64 = 32;
 
-/// An allocator's memory; each block in it has a number.
+/// The memory of an allocator, as a store of numbered blocks.
 #[derive(Clone)]
 pub enum Store {
     Pools(Arc<Pools>),
@@ -30,7 +30,7 @@ pub enum Store {
     Chunks(Arc<Chunks>),
     Mapped(Arc<Mapped>),
     Runs(Arc<Runs>),
-    /// Memory that is not walked. Its blocks are known from fields of objects.
+    /// Memory in which blocks are not walked. The blocks are known because fields of objects point to them.
     Claimed(Arc<Claimed>),
 }
 
@@ -64,7 +64,7 @@ impl Store {
         }
     }
 
-    /// Return the used block that holds `address`. If only a walk finds out which blocks of the store are used, the
+    /// Return the used block that contains `address`. If only a walk finds out which blocks of the store are used, the
     /// block may be free.
     #[inline(always)]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
@@ -81,7 +81,7 @@ impl Store {
     }
 
     /// Return the number of the block whose user address is `address`. Return None if there is no such block, and also
-    /// if the store would have to find the block for this.
+    /// if the store would have to search for the block to get its number.
     #[inline(always)]
     pub(crate) fn number_from(&self, address: u64) -> Option<u64> {
         match self {
@@ -104,12 +104,12 @@ impl Store {
         }
     }
 
-    /// Return whether only a walk finds out which blocks are used.
+    /// Return whether only a walk finds out which blocks of the store are used.
     pub(crate) fn is_told_by_walk(&self) -> bool {
         matches!(self, Store::Pools(_))
     }
 
-    /// Return the count and bytes of used blocks; zero if only a walk finds them.
+    /// Return the number and the bytes of the used blocks; zero if only a walk finds out which blocks are used.
     pub(crate) fn used(&self) -> Tally {
         match self {
             Store::Pools(_) => Tally::default(),
@@ -123,7 +123,8 @@ impl Store {
         }
     }
 
-    /// Show the used blocks as bits by number, 64 at a time; none if only a walk finds them.
+    /// Show a bit for each used block, by the block's number, in words of 64 bits. Nothing is shown if only a walk
+    /// finds out which blocks are used.
     pub(crate) fn show_words(&self, mut show: impl FnMut(u64)) {
         let all = |count: usize| (0..count).step_by(64).map(move |from| u64::MAX >> (64 - (count - from).min(64)));
         match self {
@@ -138,7 +139,7 @@ impl Store {
         }
     }
 
-    /// Show every used block, ascending; none if only a walk finds them.
+    /// Show every used block, in ascending order. Nothing is shown if only a walk finds out which blocks are used.
     pub(crate) fn show_blocks(&self, mut show: impl FnMut(Cell)) {
         let all = |count: usize| (0..count as u64).map(|number| self.block_of(number));
         match self {
@@ -164,7 +165,7 @@ impl Store {
         }
     }
 
-    /// Show the ranges [start, end) that contain all blocks.
+    /// Show the address ranges [start, end) that together contain all blocks.
     pub(crate) fn show_stretches(&self, mut show: impl FnMut(u64, u64)) {
         match self {
             Store::Pools(pools) => pools.arenas.iter().for_each(|arena| show(arena.address, arena.end)),
@@ -180,8 +181,8 @@ impl Store {
         }
     }
 
-    /// Show, in order, all parts of the region, arena, segment or run that begins at `start`. Return its end, or None
-    /// if none begins there.
+    /// Show all parts of the region, arena, segment or run that begins at `start`, in address order. Return its end;
+    /// None if none begins there.
     pub(crate) fn show_parts(&self, space: &Space, start: u64, show: impl FnMut(u64, u64, Part)) -> Option<u64> {
         match self {
             Store::Pools(pools) => {
@@ -211,13 +212,13 @@ impl Store {
         }
     }
 
-    /// Return whether type objects may lie in this store: they are large, so they come from the allocator of large
-    /// blocks.
+    /// Return whether type objects may lie in this store. Type objects are large, so they come from the allocator of
+    /// large blocks.
     pub(crate) fn may_hold_types(&self) -> bool {
         !matches!(self, Store::Pools(_) | Store::Mapped(_))
     }
 
-    /// Return whether `address` lies where an object may begin in a used block of at least `least` bytes.
+    /// Return whether an object may begin at `address`, in a used block of at least `least` bytes.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
         match self {
             Store::Pools(_) | Store::Mapped(_) => false,
@@ -230,9 +231,9 @@ impl Store {
         }
     }
 
-    /// Return whether a request for `bytes` bytes may have got a block with `usable` bytes.
+    /// Return whether the store may have chosen a block with `usable` bytes for a request of `bytes` bytes.
     pub(crate) fn may_be_given(&self, usable: u64, bytes: u64, page: u64) -> bool {
-        // Other allocators add at most the step between two block sizes.
+        // Allocators other than glibc's add at most the step from one block size to the next.
         let added = match self {
             Store::Chunks(_) => return crate::allocators::glibc::chunks::may_be_given(usable, bytes),
             Store::Mapped(_) => page,
@@ -243,8 +244,8 @@ impl Store {
         bytes <= usable && usable - bytes < added + LEAST_STEP
     }
 
-    /// Return the fewest and the most bytes of a request for which the store may have given a block with `usable`
-    /// bytes. With `with_rest`, the block may also contain a remainder that was too small for a block of its own.
+    /// Return the smallest and the largest number of requested bytes for which the store may have chosen a block with
+    /// `usable` bytes. `with_rest`: the block may also contain a remainder that was too small for a block of its own.
     pub(crate) fn requests(&self, usable: u64, page: u64, with_rest: bool) -> (u64, u64) {
         use crate::allocators::glibc::chunks::{GRAIN, SMALLEST};
         let step = match self {
@@ -259,18 +260,19 @@ impl Store {
         (usable.saturating_sub(step) + 1, usable)
     }
 
-    /// Return whether the bytes of the store's blocks are never read.
+    /// Return whether the bytes of the store's blocks must never be read.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self, Store::Claimed(claimed) if claimed.closed)
     }
 
-    /// Return whether the store's blocks lie between headers, without gaps, so that each header gives a size.
+    /// Return whether the store's blocks lie between headers, without gaps, so that each header states the size of a
+    /// block.
     pub(crate) fn has_slots(&self) -> bool {
         matches!(self, Store::Chunks(_))
     }
 
-    /// Return the user address and the size of the block that contains `address`, used or free, according to the block
-    /// headers. None for allocators without headers between blocks.
+    /// Return the user address and the size of the block that contains `address`, whether it is used or free, according
+    /// to the headers of blocks. None for allocators without headers between blocks.
     pub(crate) fn slot_at(&self, address: u64) -> Option<(u64, u64)> {
         match self {
             Store::Chunks(chunks) => chunks.slot_at(address),
@@ -286,8 +288,8 @@ impl Store {
         }
     }
 
-    /// Return the range [start, end) that is freed when the block is freed: its whole mapping or slot, else its own
-    /// `bytes`.
+    /// Return the range [start, end) that is freed when the block with this number is freed: its whole mapping or slot,
+    /// or else `bytes`, the range of the block itself.
     pub(crate) fn own_bytes(&self, number: u64, bytes: (u64, u64)) -> (u64, u64) {
         match self {
             Store::Mapped(mapped) => mapped.chunks[number as usize],
@@ -297,7 +299,7 @@ impl Store {
     }
 }
 
-/// Show the range that begins at `start` as one used block. Return its end.
+/// Show the range of `ranges` that begins at `start` as one used block. Return its end; None if no range begins there.
 fn show_whole(ranges: &[(u64, u64)], start: u64, mut show: impl FnMut(u64, u64, Part)) -> Option<u64> {
     let place = ranges.binary_search_by_key(&start, |range| range.0).ok()?;
     show(start, ranges[place].1, Part::Used);

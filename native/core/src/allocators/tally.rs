@@ -1,6 +1,6 @@
-//! A count of blocks and their bytes.
+//! The number of some blocks, with their bytes.
 
-/// The count and the bytes of blocks of one kind.
+/// The number (`count`) and the bytes of some blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub count: u64,

@@ -1,4 +1,4 @@
-//! Blocks for tests, each of which points to the next one.
+//! Fake blocks for tests. Each block points to the next one.
 
 use super::claimed::Claimed;
 use super::store::Store;
@@ -6,10 +6,11 @@ use gdbheap_access::machine::{Machine, EM_X86_64};
 use gdbheap_access::memory::space::{Source, Space};
 use std::sync::Arc;
 
-/// The address of the first block.
+/// The address of the first fake block.
 pub(crate) const START: u64 = 0x10000;
 
-/// Blocks of `size` bytes. Each has the address of the next one at offset `link`; all else is zero.
+/// A fake memory of blocks of `size` bytes. Each block has the address of the next block at offset `link`. All other
+/// bytes are zero.
 struct Linked {
     size: u64,
     link: u64,
@@ -27,7 +28,8 @@ impl Source for Linked {
     }
 }
 
-/// Return memory of `blocks` blocks from START on, and a store whose used blocks are those from number `first` on.
+/// Return a fake memory of `blocks` blocks from START on, and a store in which the blocks from number `first` on are
+/// used.
 pub(crate) fn linked(size: u64, link: u64, blocks: u64, first: u64) -> (Space, [Store; 1]) {
     let machine = Machine::new(EM_X86_64, 8, 4096, 1 << 47, u64::MAX).expect("a machine");
     let source = Box::new(Linked { size, link });

@@ -1,4 +1,4 @@
-//! The only walk over the used blocks of all stores, on all cores.
+//! The walk over the used blocks of all stores, on all cores. No other code walks over blocks.
 
 use crate::allocators::block::{Block, Cell, GroupBits, Place, MAX_IN_GROUP};
 use crate::allocators::claimed::Claimed;
@@ -25,10 +25,10 @@ const GROUPS_IN_JOB: usize = 256;
 const PLACES_IN_JOB: usize = 4 << 10;
 const WINDOW: u64 = 256 << 10;
 
-/// A part of the heaps that one worker walks: everything in the store's part (a region of chunks) that begins in [from,
-/// to).
+/// A part of the heaps that one worker walks. It contains all blocks, or all groups of blocks, in [from, to) of one
+/// part of the store. For chunks, the part is a region.
 pub(crate) struct Job {
-    /// The smallest identity that a block of this job can have.
+    /// The smallest identity that any block of this job can have.
     pub(crate) first: Place,
     part: usize,
     from: u64,
@@ -45,8 +45,8 @@ impl Job {
     }
 }
 
-/// Jobs that together visit every used block of some stores once; `total` is the sum of what they report as progress,
-/// in bytes.
+/// Jobs that together visit every used block of some stores once. `total`: the sum of all progress that the jobs
+/// report, in bytes.
 #[derive(Default)]
 pub(crate) struct Jobs {
     pub(crate) jobs: Vec<Job>,
@@ -54,7 +54,8 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Add jobs for `count` items by index, `each` per job. `first` returns the number of an item's first block.
+    /// Add jobs for `count` items, which are numbered by index, with `each` items in one job. `first` returns the
+    /// number of the first block of an item.
     fn add(&mut self, store: u32, (count, each): (usize, usize), first: impl Fn(usize) -> u64) {
         let job = |from: usize| {
             let (first, to) = (Place { store, number: first(from) }, (from + each).min(count));
@@ -124,44 +125,43 @@ impl Heaps<'_> {
     }
 }
 
-/// A visitor of the used blocks that may hold an object.
+/// A visitor of the used blocks that may contain an object.
 pub(crate) trait Visitor {
-    /// ALL: whether to visit all used blocks, including those that cannot hold an object. HEAD: the most bytes that are
-    /// shown of each block.
+    /// ALL: whether to visit all used blocks, including those that cannot contain an object. HEAD: the largest number
+    /// of bytes that are shown of each block.
     const ALL: bool = false;
     const HEAD: usize = HEAD_BYTES;
 
-    /// Return whether the block between two headers should be read, given its size.
+    /// Return whether a block of this size should be read. It is asked for blocks that lie between headers.
     #[inline(always)]
     fn wants(&self, _size: u64) -> bool {
         true
     }
 
-    /// Visit a used block and its first bytes. Return true if it holds an object.
+    /// Visit a used block, given with its first bytes. Return true if the block contains an object.
     fn block(&mut self, block: Block, head: &[u8]) -> bool;
 
-    /// Visit a block of a group; `head` is the whole block. `group` is called once all blocks of the group were
-    /// visited.
+    /// Visit a block of a group. `head` is the whole block. After all blocks of the group, `group` is called.
     #[inline(always)]
     fn block_of_group(&mut self, block: Block, head: &[u8]) -> bool {
         self.block(block, head)
     }
 
-    /// Visit a used block that cannot hold an object. Called only if ALL.
+    /// Visit a used block that cannot contain an object. Called only if ALL is true.
     #[inline(always)]
     fn plain_block(&mut self, _block: Block, _head: &[u8]) {}
 
-    /// Called with a number of bytes of blocks that could not be read and were shown as zeros.
+    /// Count `bytes` bytes of blocks that could not be read and were shown as zeros.
     #[inline(always)]
     fn unread(&mut self, _bytes: u64) {}
 
-    /// Called after all blocks of a group were visited. They have `size` bytes and are numbered from `first`. `used`
-    /// and `objects` are valid only for the numbers of this group's blocks.
+    /// Finish a group whose blocks were all visited. The blocks have `size` bytes and are numbered from `first` on.
+    /// `used` and `objects` are valid only for the numbers of this group's blocks.
     #[inline(always)]
     fn group(&mut self, _first: Place, _size: u64, _used: &GroupBits, _objects: &GroupBits) {}
 }
 
-/// One worker's walk, with its read buffer.
+/// The walk of one worker, with the buffer into which it reads.
 pub(crate) struct Walk<'a> {
     heaps: Heaps<'a>,
     bytes: Vec<u8>,
@@ -172,8 +172,8 @@ impl<'a> Walk<'a> {
         Walk { heaps, bytes: Vec::new() }
     }
 
-    /// Show the used blocks of a job. If the first bytes of chunks were saved, only chunks that may hold an object are
-    /// shown.
+    /// Show the used blocks of a job. If the first bytes of chunks were kept, only those chunks are shown that may
+    /// contain an object.
     pub(crate) fn run(&mut self, job: &Job, control: &Control, visitor: &mut impl Visitor) -> Result<(), Cancelled> {
         match &self.heaps.stores[job.store()] {
             Store::Pools(pools) => job.range().try_for_each(|arena| self.arena(job, pools, arena, control, visitor)),

@@ -1,15 +1,15 @@
-//! Blocks in use, by their address.
+//! A table of the blocks in use, by address.
 
 use super::room::{AddressTable, Room, Table};
 
-/// The number of tables. While a table grows, its old and its new entries are both in memory; with many tables this
-/// extra memory is a small part of the total.
+/// The number of tables. While a table grows, its old and its new entries are both in memory. With many tables, the
+/// extra memory of one growing table is a small part of the total.
 const TABLES: usize = 32;
 
 pub(super) struct Blocks<'a, V>([AddressTable<'a, V>; TABLES]);
 
-/// Return the index of the table for an address. It depends on other bits of the address than the place of the entry in
-/// its table.
+/// Return the index of the table for an address. The index depends on other bits of the address than the position of
+/// the entry in its table.
 #[inline(always)]
 fn table_of(address: u64) -> usize {
     ((address >> 4) ^ (address >> 11) ^ (address >> 20)) as usize % TABLES
@@ -20,7 +20,7 @@ impl<'a, V> Blocks<'a, V> {
         Blocks(std::array::from_fn(|_| Table::new(room)))
     }
 
-    /// Insert a block and return the previous one at this address. If the `Room` is used up, nothing is inserted.
+    /// Insert a block. Return the block that was at this address before. If the `Room` is used up, nothing is inserted.
     #[inline(always)]
     pub(super) fn insert(&mut self, address: u64, block: V) -> Option<V> {
         self.0[table_of(address)].insert(address, block)

@@ -7,27 +7,27 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::ops::Range;
 
-/// Events that are read between two checks for cancellation: those of a few stages.
+/// The number of events that are read between two checks for cancellation: the events of a few stages.
 const UNWATCHED: u64 = 1 << 20;
 
 /// A stage that is being read.
 struct Open<'a> {
     stage: Vec<u8>,
-    /// The claim for the stage's memory.
+    /// The claim for the memory that the stage takes.
     _claim: Claim<'a>,
     at: usize,
     last: Last,
-    /// The thread whose calls come next.
+    /// The thread that makes the calls which come next in the stage.
     thread: u32,
-    /// The next event, if it was read already to know its time.
+    /// The next event, if it was already read to learn its time.
     next: Option<Event>,
-    /// The range of the content of the last event that has content.
+    /// The range, in the stage, of the content of the last event that has content.
     content: Range<usize>,
     is_whole: bool,
 }
 
 impl<'a> Open<'a> {
-    /// Open a stage; None if there is no room for it.
+    /// Open a stage; None if there is no room for its memory.
     fn new(stage: Vec<u8>, room: &'a Room) -> Option<Open<'a>> {
         let mut claim = Claim::new(room);
         let fits = claim.take(stage.capacity() as u64);
@@ -61,16 +61,16 @@ impl<'a> Open<'a> {
 struct Course<'a, V> {
     room: &'a Room,
     open: Vec<Option<Open<'a>>>,
-    /// The time of each stage's next call.
+    /// A queue with the time of the next call of each stage, and the index of the stage.
     order: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Calls of realloc in progress: the address of the old block that the call frees, and the index of the call's
-    /// stage.
+    /// The calls of realloc in progress: a map from the address of the old block, which the call frees, to the index of
+    /// the call's stage.
     moving: HashMap<u64, usize>,
     thread: u32,
     is_whole: bool,
     /// The number of events that were read.
     read: u64,
-    /// Whether `visit` wants more.
+    /// Whether `visit` wants more events.
     is_wanted: bool,
     visit: V,
 }
@@ -85,8 +85,8 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
         self.order.push(Reverse((tick, place)));
     }
 
-    /// Pass an event of the stage with this index to `visit`, after a switch to the event's thread if that is another
-    /// one.
+    /// Pass an event of the stage with the index `place` to `visit`. If the event belongs to another thread than the
+    /// last event, pass a switch to this thread first.
     fn show(&mut self, place: usize, event: Event) {
         let Some(stage) = &self.open[place] else { return };
         let (thread, content) = (stage.thread, stage.stage.get(stage.content.clone()).unwrap_or_default());
@@ -99,8 +99,8 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
         self.is_wanted = self.is_wanted && (self.visit)(event, content);
     }
 
-    /// Pass the events of a stage to `visit`, up to this time. Return the time of the stage's next call; None at its
-    /// end.
+    /// Pass the events of a stage up to the time `until` to `visit`. Return the time of the stage's next call; None at
+    /// the end of the stage.
     fn follow(&mut self, place: usize, until: u64) -> Option<u64> {
         while self.is_wanted {
             let stage = self.open[place].as_mut()?;
@@ -116,7 +116,7 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
                     return Some(ticks);
                 }
                 Event::Tick { .. } => {
-                    // Two times in a row are the beginning and the end of one call.
+                    // Two times in a row are the times at which one call began and ended.
                     let end = stage.read()?;
                     let Event::Tick { ticks } = end else {
                         stage.next = Some(end);
@@ -129,7 +129,7 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
                         return Some(ticks);
                     }
                 }
-                // This size belongs to a block of the stage before; other threads' calls have come since.
+                // This size belongs to a block that the previous stage allocated. Other threads' calls have come since.
                 Event::Usable { .. } if stage.last.ticks == 0 => {}
                 event => {
                     if let (Event::Realloc { old, .. }, false) = (event, self.moving.is_empty()) {
@@ -143,8 +143,8 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
         None
     }
 
-    /// If `block` is the old block of a realloc in progress, show that realloc first: another call now gets its
-    /// address.
+    /// If `block` is the old block of a realloc in progress, show this realloc before the present call, which gets the
+    /// address of the old block.
     fn make_room(&mut self, block: u64) {
         if self.moving.is_empty() {
             return;
@@ -157,9 +157,9 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
     }
 }
 
-/// Call `visit` for the events of all stages, in the order of their times, as long as it returns true. `ticks`: the
-/// time of each stage's first call. `unpack` returns the stage with a number; None if it is damaged. `attend` fails if
-/// the work is to stop. Return whether all stages were whole.
+/// Call `visit` for the events of all stages, in the order of their times, as long as `visit` returns true. `ticks`:
+/// the time of the first call of each stage. `unpack` returns the stage with the given index; None if the stage is
+/// damaged. `attend` fails if the work has to stop. Return whether all stages were whole.
 pub(super) fn show(
     ticks: &[u64],
     room: &Room,
@@ -219,8 +219,8 @@ mod tests {
         bytes
     }
 
-    /// Calls of several threads, in stages of several sizes, come in the order of their times, each with its own
-    /// thread.
+    /// Check that calls of several threads, in stages of several sizes, come in the order of their times, each with its
+    /// own thread.
     #[test]
     fn calls_come_in_the_order_of_time() {
         for seed in 1..50u64 {
@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    /// When realloc moves a block, others may get the old place before the call has returned.
+    /// Check realloc calls that move a block: other calls may get the old address before the realloc has returned.
     #[test]
     fn a_block_is_given_back_in_the_middle_of_a_call() {
         let tick = |ticks| Event::Tick { ticks };

@@ -1,5 +1,5 @@
-//! Read and write the frames of a log. A stage is a buffer of recorded events; a log keeps each stage as a separately
-//! compressed frame.
+//! Read and write the frames of a log. A stage is a buffer of recorded events. A log has a frame for each stage: the
+//! stage, compressed on its own.
 
 use super::by_time;
 use super::room::Room;
@@ -14,11 +14,12 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{sync_channel, SyncSender};
 
-/// The fastest zstd level that is worth it: a recorder produces stages at 100 MB a second.
+/// The fastest zstd level that still compresses well: a recorder produces stages at 100 MB a second.
 const LEVEL: i32 = 1;
 
-/// The place of a stage in a log's file, and its compressed size. `tick`: the time of its first call, if each thread
-/// has its own stages and calls are ordered by time; 0 if stages follow one another.
+/// The position of a compressed stage in the file of a log, and its compressed size. `tick`: the time of the stage's
+/// first call, if each thread has its own stages and calls are ordered by time; 0 if the stages simply follow one
+/// another.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     pub offset: u64,
@@ -26,7 +27,7 @@ pub struct Frame {
     pub tick: u64,
 }
 
-/// Return the time of a stage's first call; 0 if its calls have no times.
+/// Return the time of the first call in a stage; 0 if the stage's calls have no times.
 pub fn first_tick(stage: &[u8]) -> u64 {
     let mut reader = Reader::new(stage);
     while let Ok(Some(event)) = reader.next_event() {
@@ -40,8 +41,8 @@ pub fn first_tick(stage: &[u8]) -> u64 {
     0
 }
 
-/// Compress a stage as a frame. Bytes after its last event (zeros, or events of an earlier stage in the same buffer)
-/// are left out.
+/// Compress a stage as a frame. Bytes after the stage's last event (zeros, or events of an earlier stage in the same
+/// buffer) are left out.
 pub fn pack(stage: &[u8]) -> Result<Vec<u8>> {
     let mut reader = Reader::new(stage);
     let mut rest = stage.len();
@@ -51,8 +52,8 @@ pub fn pack(stage: &[u8]) -> Result<Vec<u8>> {
     zstd::bulk::compress(&stage[..stage.len() - rest], LEVEL).map_err(|_| Error::Memory("no room to compress a stage"))
 }
 
-/// Return the calls that still wait in a recorder's header (`bytes`) to be written, as a stage; empty if there are
-/// none.
+/// Return, as a stage, the calls in a recorder's header (`bytes`) that still wait to be written to the log; empty if no
+/// calls wait.
 pub fn waiting_stage(bytes: &[u8]) -> Vec<u8> {
     let word = |at: usize| u64_at(bytes, at);
     let count = word(header::word::WAITING * 8).min(header::MAX_WAITING as u64) as usize;
@@ -72,24 +73,26 @@ pub fn waiting_stage(bytes: &[u8]) -> Vec<u8> {
     stage
 }
 
-/// The stages of one process in a log. `room`: the memory that tables made from them may take.
+/// The stages of one process in a log. `room`: the memory that tables made from these stages may take.
 pub struct Stages<'a> {
     pub file: &'a File,
     pub frames: &'a [Frame],
     pub room: &'a Room,
 }
 
-/// The most unpacked stages that wait to be shown.
+/// The largest number of unpacked stages that wait to be shown.
 const AHEAD: usize = 3;
 
 impl Stages<'_> {
-    /// Call `visit` for every event, until the end or until a stage is damaged. Return whether all stages were whole.
-    /// Another thread reads and unpacks the next stages; the watcher is told how many bytes of the log were shown.
+    /// Call `visit` for every event, until the end of the log or until a damaged stage. Return whether all stages were
+    /// whole. Another thread reads and unpacks the next stages. The watcher is told how many bytes of the log were
+    /// shown.
     pub fn show(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event)) -> Result<bool> {
         self.show_all(watcher, |event, _content| visit(event))
     }
 
-    /// Do the same as `show`, but pass the content of an event too: that of a stack, a code object or a loaded object.
+    /// Call `visit` for every event as `show` does, and pass the content of the event too: the content of a stack, a
+    /// code object or a loaded object.
     pub fn show_all(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event, &[u8])) -> Result<bool> {
         self.show_while(watcher, |event, content| {
             visit(event, content);
@@ -97,7 +100,7 @@ impl Stages<'_> {
         })
     }
 
-    /// Do the same as `show_all`, as long as `visit` returns true.
+    /// Call `visit` for the events as `show_all` does, but only as long as `visit` returns true.
     pub fn show_while(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event, &[u8]) -> bool) -> Result<bool> {
         if self.frames.iter().any(|frame| frame.tick != 0) {
             return self.show_by_time(watcher, visit);
@@ -144,12 +147,12 @@ impl Stages<'_> {
         by_time::show(&ticks, self.room, attend, unpack, visit)
     }
 
-    /// Return the compressed size of all frames.
+    /// Return the sum of the compressed sizes of all frames.
     fn bytes(&self) -> u64 {
         self.frames.iter().map(|frame| frame.size).sum()
     }
 
-    /// Send all stages to the listener, until it is gone. A damaged stage is sent as None, and ends the work.
+    /// Send all stages to the listener, as long as it listens. A damaged stage is sent as None, and is the last one.
     fn unpack_all(&self, listener: &SyncSender<Result<Option<Unpacked>>>) {
         let mut packed = Vec::new();
         for frame in self.frames {
@@ -185,7 +188,7 @@ mod tests {
     use super::super::testing::random;
     use super::*;
 
-    /// Return small and large numbers, equally often.
+    /// Return a random number: small and large numbers are equally frequent.
     fn number(state: &mut u64) -> u64 {
         let bits = random(state) % 65;
         random(state).checked_shr(64 - bits as u32).unwrap_or(0)
@@ -222,7 +225,7 @@ mod tests {
         }
     }
 
-    /// The last event of a stage may end with zero bytes, such as free(NULL).
+    /// Check that zero bytes at the end of a stage belong to its last event, such as free(NULL).
     #[test]
     fn zero_bytes_at_the_end_belong_to_the_last_event() {
         let mut stage = vec![0u8; STAGE];
@@ -240,7 +243,7 @@ mod tests {
         assert_eq!(reader.next_event(), Ok(None));
     }
 
-    /// Whatever is written is read again, event by event, for any numbers.
+    /// Check that events are read as they were written, one by one, for any numbers in them.
     #[test]
     fn events_are_read_as_they_were_written() {
         for seed in 1..200u64 {
@@ -260,7 +263,7 @@ mod tests {
                 assert_eq!(reader.next_event(), Ok(Some(*event)), "seed {seed}");
             }
             assert_eq!(reader.next_event(), Ok(None));
-            // Damaged bytes give an error or other events, never a panic.
+            // Damaged bytes must give an error or other events, never a panic.
             for _ in 0..50 {
                 bytes[random(&mut state) as usize % used] = random(&mut state) as u8;
                 let mut reader = Reader::new(&bytes[..used]);

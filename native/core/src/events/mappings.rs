@@ -1,12 +1,13 @@
-//! Follow the program's own mappings: which part of which mapping lies at which address.
+//! Follow the program's own mappings: record which part of which mapping lies at which address.
 
 use super::room::{Claim, List, Room};
 use gdbheap_access::machine::SMALLEST_PAGE;
 use gdbheap_plan::other;
 use std::collections::BTreeMap;
 
-/// A change as a plan records it. `place`: the number of the mapping in the plan. For a new mapping, `first` is its
-/// size and `second` its protection; for an unmapping, they are the offset and the size of the part.
+/// A change of the mappings, as a plan records it. `place`: the number of the mapping in the plan. For a new mapping,
+/// `first` is its size and `second` its protection. If a part is unmapped, `first` is the offset of the part and
+/// `second` its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) kind: u64,
@@ -19,18 +20,18 @@ pub(super) struct Part {
 struct Piece {
     end: u64,
     place: u64,
-    /// The start of the whole mapping, even if its first part is unmapped.
+    /// The start of the whole mapping. It stays the same if the mapping's first part is unmapped.
     origin: u64,
 }
 
-/// Bytes of a piece in the tree and in the list of removed pieces.
+/// The number of bytes that a piece takes in the tree and in the list of removed pieces.
 const PIECE: u64 = 160;
 
-/// The private anonymous mappings; a replayer does not repeat others.
+/// The private anonymous mappings of the program. A replayer does not repeat other mappings.
 pub(super) struct Mappings<'a> {
     pieces: BTreeMap<u64, Piece>,
     claim: Claim<'a>,
-    /// The number of pieces of each place, and (`free`) the places without any.
+    /// For each place, the number of pieces that the mapping there has; and (`free`) the places without pieces.
     counts: List<'a, u64>,
     free: List<'a, u64>,
 }
@@ -42,20 +43,20 @@ impl<'a> Mappings<'a> {
         Mappings { pieces: BTreeMap::new(), claim: Claim::new(room), counts: List::new(room), free: List::new(room) }
     }
 
-    /// Return the most places that were in use at once.
+    /// Return the largest number of places that were in use at the same time.
     pub(super) fn places(&self) -> u64 {
         self.counts.len() as u64
     }
 
     pub(super) fn add(&mut self, address: u64, size: u64, protection: u32, flags: u32) -> Vec<Part> {
-        // MAP_FIXED replaces mappings at this address.
+        // With MAP_FIXED, the new mapping replaces the mappings at this address.
         let mut parts = self.remove(address, size);
         let wanted = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let Some(end) = address.checked_add(size).filter(|end| *end > address) else { return parts };
         if flags as i32 & wanted == wanted {
             let Some(place) = self.take_place() else { return parts };
             self.put(address, Piece { end, place, origin: address });
-            // MAP_NORESERVE: the range is only reserved, and is not touched.
+            // With MAP_NORESERVE, the range is only reserved and is not touched.
             let is_reserved = flags as i32 & libc::MAP_NORESERVE != 0;
             let protection = if is_reserved { protection & !(libc::PROT_WRITE as u32) } else { protection };
             parts.push(Part { kind: other::MMAP, place, first: size, second: protection.into() });
@@ -74,7 +75,7 @@ impl<'a> Mappings<'a> {
             .collect()
     }
 
-    /// Remove [from, to) from a piece.
+    /// Remove the range [from, to) from the piece that begins at `start`.
     fn cut(&mut self, start: u64, piece: Piece, from: u64, to: u64) -> Option<Part> {
         if from >= to {
             return None;
@@ -93,7 +94,7 @@ impl<'a> Mappings<'a> {
         Some(Part { kind: other::MUNMAP, place: piece.place, first: from - piece.origin, second: to - from })
     }
 
-    /// Apply mremap: unmap the old range, and map `size` bytes at `address`.
+    /// Apply an mremap: unmap the old range, and map `size` bytes at `address`.
     pub(super) fn replace(&mut self, old: u64, old_size: u64, address: u64, size: u64) -> Vec<Part> {
         let mut parts = self.remove(old, old_size);
         if !parts.is_empty() {
@@ -102,7 +103,7 @@ impl<'a> Mappings<'a> {
         parts
     }
 
-    /// Add a piece. Return whether there was room for it.
+    /// Add a piece that begins at `start`. Return whether there was room for it.
     fn put(&mut self, start: u64, piece: Piece) -> bool {
         let fits = self.claim.take(PIECE);
         if fits {
@@ -130,7 +131,7 @@ mod tests {
     const PAGE: u64 = 4096;
     const PAGES: u64 = 64;
 
-    /// Apply changes: record which pages of each place exist.
+    /// Apply changes: record for each place which of its pages exist.
     fn follow(places: &mut HashMap<u64, Vec<bool>>, parts: &[Part]) {
         for part in parts {
             match part.kind {
@@ -148,7 +149,8 @@ mod tests {
         }
     }
 
-    /// The same pages exist as in a model that tracks each page of the address space, however mappings overlap.
+    /// Check that the same pages exist as in a model that tracks each page of the address space, however mappings
+    /// overlap.
     #[test]
     fn pages_are_those_of_the_program() {
         for seed in 1..200u64 {

@@ -1,6 +1,7 @@
-//! Turn a log's calls into a replayer's plan: every block gets a place in a table instead of an address.
+//! Turn the calls of a log into a replayer's plan. In the plan, every block has a place in a table instead of an
+//! address.
 //!
-//! Memory is proportional to the most blocks that were in use at once.
+//! The memory needed is proportional to the largest number of blocks that were in use at the same time.
 
 use super::blocks::Blocks;
 use super::frames::Stages;
@@ -14,18 +15,18 @@ use gdbheap_plan::{header, kind, other, step, ARGUMENT_LIMIT, HEADER, MAGIC, PLA
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// The number of a process's first thread.
+/// The number of the first thread of a process.
 const FIRST: u64 = 1;
-/// Bytes that are written to the file at a time.
+/// The number of bytes that are written to the file at a time.
 const PIECE: usize = 1 << 20;
 
-/// The contents of a plan. `calls`: all calls of the log, which are numbered from 1. `unknown`: blocks that were freed
-/// or resized but not seen allocated (a parent may have allocated them); they are left out. `failed`: calls that
-/// returned NULL for a size above 0. `unseen`: blocks whose release is missing in the log. Bytes are requested sizes.
-/// `peak_*`: the first moment when the most bytes were in use. `main_ended`: the first thread ended before the process,
-/// which cannot be replayed. `mappings`: the program's own mappings that are replayed. `bytes`: the plan's size.
-/// `whole`: whether no part of the log was damaged. `inherited`: how many of the calls were made by parents before they
-/// forked. `python`: calls of Python's own allocator, which a plan leaves out.
+/// The contents of a plan. `calls`: the number of all calls of the log, which are numbered from 1. `unknown`: blocks
+/// that were freed or resized but not seen allocated (a parent may have allocated them); the plan leaves them out.
+/// `failed`: calls that returned NULL for a size above 0. `unseen`: blocks whose release is missing in the log. Bytes
+/// are requested sizes. `peak_*`: the first moment at which the most bytes were in use. `main_ended`: whether the first
+/// thread ended before the process, which cannot be replayed. `mappings`: the program's own mappings that are replayed.
+/// `bytes`: the size of the plan. `whole`: whether no part of the log was damaged. `inherited`: how many of the calls
+/// were made by parents before they forked. `python`: calls of Python's own allocator, which a plan leaves out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub calls: u64,
@@ -53,14 +54,15 @@ pub struct Parent<'a> {
     pub fork: u64,
 }
 
-/// The empty file that becomes a plan, and the most bytes that it may have.
+/// The empty file that becomes a plan, and the largest number of bytes that it may have.
 #[derive(Clone, Copy)]
 pub struct PlanFile<'a> {
     pub file: &'a File,
     pub most: u64,
 }
 
-/// Writes the steps of a plan to the file, if there is one. `waiting`: steps that are not written yet.
+/// A writer of the steps of a plan into a file, if there is one. `waiting`: the bytes of steps that are not written
+/// yet.
 struct Out<'a> {
     file: Option<PlanFile<'a>>,
     room: &'a Room,
@@ -92,7 +94,7 @@ impl Out<'_> {
     fn write(&mut self) {
         if self.failure.is_none() {
             self.failure = self.write_at(&self.waiting, HEADER as u64 + self.written).err();
-            // Stop reading events: further steps could not be written either.
+            // Stop reading events, because further steps could not be written either.
             if self.failure.is_some() {
                 self.room.exceed();
             }
@@ -115,13 +117,13 @@ impl Out<'_> {
 struct Thread {
     index: u64,
     has_ended: bool,
-    /// The index of the step, reserved after the thread's last event, that will end the thread.
+    /// The index of the step that will end the thread. The step was reserved after the thread's last event.
     end: Option<u64>,
 }
 
-/// Write the plan of a process's calls into an empty file; without a file only compute what it would contain.
-/// `mappings`: repeat the program's own mappings too. `parents`: the processes from which this one was forked, the
-/// eldest first. Their calls before the fork are part of the plan, if their logs contain the fork.
+/// Write the plan of a process's calls into an empty file. Without a file, only compute what the plan would contain.
+/// `mappings`: whether to repeat the program's own mappings too. `parents`: the processes from which this process was
+/// forked, the eldest first. The plan includes the parents' calls before the fork, if their logs contain the fork.
 pub fn plan(
     watcher: &dyn Watcher,
     parents: &[Parent<'_>],
@@ -141,26 +143,26 @@ pub fn plan(
     planner.finish(whole)
 }
 
-/// Makes a plan from events, in their order.
+/// A maker of a plan from events, which come in the order of the log.
 struct Planner<'a> {
     out: Out<'a>,
     plan: Plan,
     places: Blocks<'a, u64>,
     free_places: List<'a, u64>,
-    /// The requested bytes of the block at each place.
+    /// For each place, the requested bytes of the block at this place.
     sizes: List<'a, u64>,
     threads: AddressTable<'a, Thread>,
-    /// Threads that a forked child does not have, and whose end the plan has already.
+    /// Threads that a forked child does not have. The plan already has the end of these threads.
     gone: List<'a, Thread>,
     python: PythonBlocks<'a>,
-    /// The log's number of the thread whose events follow, and (`planned`) of the thread whose calls the plan contains
-    /// at this point.
+    /// The number, in the log, of the thread whose events follow; and (`planned`) of the thread whose calls the plan
+    /// contains at this point.
     current: u64,
     planned: Option<u64>,
     has_called_since_end: bool,
     mappings: Option<Mappings<'a>>,
-    /// The lowest address of a block. The heap at the program break lies below all mappings, and its first page gets a
-    /// block sooner or later.
+    /// The lowest address of any block. The heap at the program break lies below all mappings, and sooner or later a
+    /// block lies on its first page.
     lowest: u64,
 }
 
@@ -198,13 +200,13 @@ impl<'a> Planner<'a> {
         Ok(is_there)
     }
 
-    /// Return the result of showing events. If the file system failed earlier, return that error instead.
+    /// Return `shown`, the result of showing events. If the file system failed earlier, return that error instead.
     fn unless_failed(&mut self, shown: Result<bool>) -> Result<bool> {
         self.out.failure.take().map_or(shown, |failure| Err(Error::Io(failure)))
     }
 
-    /// Continue as the child of a fork. It has only the thread that forked, now as number 1. The blocks of the other
-    /// threads remain.
+    /// Continue as the child of a fork. The child has only the thread that forked, which now has the number 1. The
+    /// blocks of the other threads remain.
     fn become_child(&mut self) {
         self.leave_room();
         let was_planned = self.planned == Some(self.current);
@@ -288,7 +290,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Return the thread with this number, which is added if it is new; None if there is no room for one more.
+    /// Return the thread with this number. A new thread is added; None if there is no room for one more.
     fn thread(&mut self, number: u64) -> Option<&mut Thread> {
         let next = &mut self.plan.threads;
         self.threads.get_or_insert(number, || {
@@ -297,8 +299,8 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Switch to a thread. The last calls of a thread may follow its end in the log, in several runs. Each run reserves
-    /// a step after it that can end the thread.
+    /// Switch to a thread. In the log, the last calls of a thread may come after the thread's end, in several runs of
+    /// events. After each of these runs, a step is reserved that can end the thread.
     fn switch(&mut self, number: u64) {
         self.leave_room();
         self.current = number;
@@ -352,7 +354,8 @@ impl<'a> Planner<'a> {
         self.out.step(kind, place, size);
     }
 
-    /// Give the block at `address` a place in the table, and return the place; None if there is no room for one more.
+    /// Choose a place in the table for the block at `address`, and return the place; None if there is no room for one
+    /// more.
     #[inline(always)]
     fn take_place(&mut self, address: u64, size: u64) -> Option<u64> {
         let place = match self.free_places.pop() {
@@ -367,8 +370,8 @@ impl<'a> Planner<'a> {
         Some(place)
     }
 
-    /// Free a block whose address is being given out again: its release is not in the log. It must be freed before the
-    /// new block comes.
+    /// Free the block at `place`, because its address is being given to a new block: its release is missing in the log.
+    /// It must be freed before the new block is allocated.
     #[cold]
     fn free_unseen(&mut self, place: u64) {
         self.plan.unseen += 1;
@@ -433,7 +436,7 @@ impl<'a> Planner<'a> {
         self.resized(place, size);
     }
 
-    /// Handle realloc of NULL or of an unknown block: its result is a new block.
+    /// Handle a realloc of NULL or of an unknown block: the result is a new block.
     #[cold]
     fn resize_unknown(&mut self, size: u64, old: u64, result: u64) {
         self.plan.unknown += u64::from(old != 0);
@@ -452,8 +455,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Write the remaining steps and the header of the plan. `whole`: whether the log was whole. Fails with the file
-    /// system's error, or if there are more threads than a plan can have.
+    /// Write the remaining steps and the header of the plan. `whole`: whether the log was whole. Fails with the error
+    /// of the file system, or if there are more threads than a plan can have.
     fn finish(mut self, whole: bool) -> Result<Plan> {
         self.leave_room();
         self.out.write();
@@ -509,8 +512,8 @@ mod tests {
         file
     }
 
-    /// Simulate a program of several threads that allocates at random. Return its events, and its blocks at the end
-    /// (size by address).
+    /// Simulate a program with several threads that allocates at random. Return the events of the program, and the
+    /// blocks that remain at the end (size by address).
     fn program(state: &mut u64, count: usize) -> (Vec<Event>, BTreeMap<u64, u64>) {
         let (mut events, mut live) = (vec![Event::Thread { thread: 1, tid: 1 }], BTreeMap::new());
         let mut next = 1u64 << 20;
@@ -545,7 +548,7 @@ mod tests {
                     }
                     1 => events.push(Event::Realloc { size: size + 1, old, result: 0 }),
                     _ => {
-                        // Freed by a call that was not recorded, and handed out again.
+                        // The block was freed by a call that was not recorded, and is handed out again.
                         events.push(Event::Malloc { size, result: old });
                         live.insert(old, size);
                     }
@@ -556,7 +559,8 @@ mod tests {
         (events, live)
     }
 
-    /// Apply a plan like a replayer. Return the size at each place, and the number of calls.
+    /// Apply the steps of a plan as a replayer does. Return the size of the block at each place, and the number of
+    /// calls.
     fn follow(words: &[u64]) -> (HashMap<u64, u64>, u64) {
         let (mut places, mut calls, mut wide, mut alignment) = (HashMap::new(), 0, (0, 0), None);
         let (mut fails, mut is_unseen) = (false, false);
@@ -627,8 +631,8 @@ mod tests {
         }
     }
 
-    /// A child continues with the thread that forked, whichever of the parent's threads that was, and with the parent's
-    /// blocks.
+    /// Check that a child continues with the thread that forked, whichever of the parent's threads that was, and with
+    /// the parent's blocks.
     #[test]
     fn a_child_goes_on_where_its_parent_forked() {
         let file = unnamed();
@@ -669,7 +673,7 @@ mod tests {
         assert_eq!(plan.python, python);
     }
 
-    /// Each thread ends after its last call, wherever the log says that it ended.
+    /// Check that each thread ends after its last call, wherever the log says that it ended.
     #[test]
     fn a_thread_ends_after_its_last_call() {
         let file = unnamed();

@@ -3,9 +3,9 @@
 use super::room::{AddressTable, Room, Table};
 use gdbheap_calls::Event;
 
-/// Calls of Python's own allocator: malloc, calloc, realloc and free, of objects and of other memory. `live_blocks`,
-/// `live_bytes`: the blocks in use at the end, and the bytes requested for them; `peak_bytes`: the most such bytes at
-/// any time. `unknown`: blocks that were freed or resized but not seen allocated.
+/// The calls of Python's own allocator: malloc, calloc, realloc and free, of objects and of other memory.
+/// `live_blocks`: the blocks in use at the end; `live_bytes`: the bytes requested for them; `peak_bytes`: the largest
+/// number of requested bytes in use at any time. `unknown`: blocks that were freed or resized but not seen allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PythonCalls {
     pub calls: u64,
@@ -25,12 +25,12 @@ impl<'a> PythonBlocks<'a> {
         PythonBlocks { calls: PythonCalls::default(), sizes: Table::new(room) }
     }
 
-    /// Count the next event of a log. Events that are no calls of Python's allocator change nothing.
+    /// Count the next event of a log. An event that is no call of Python's allocator changes nothing.
     pub(super) fn add(&mut self, event: Event) {
         match event {
             Event::PythonMalloc { size, result } | Event::PythonCalloc { size, result } => self.allocate(result, size),
             Event::PythonRealloc { size, old, result } => {
-                // If realloc fails, the old block remains.
+                // If a realloc fails, the old block stays in use.
                 if result != 0 {
                     self.release(old);
                 }

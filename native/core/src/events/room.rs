@@ -1,7 +1,8 @@
-//! A limit for the memory of the tables made from a log: forty bytes of a log can claim megabytes.
+//! A limit for the memory of the tables that are made from a log. It is needed because forty bytes of a log can claim
+//! megabytes.
 //!
 //! A table asks for room only before it grows, which is rare, so the hot loops stay as fast as without a limit. A table
-//! that is refused room lacks entries. `Room::check` reports this after each stage, and then there is no answer.
+//! that did not get room lacks entries. `Room::check` reports this after each stage, and then no answer is given.
 
 use crate::by_address::ByAddress;
 use gdbheap_access::error::{Error, Result};
@@ -10,7 +11,7 @@ use std::hash::{BuildHasher, Hash};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The bytes that all tables made from a log may still take together.
+/// The number of bytes that all tables made from a log may still take together.
 pub struct Room {
     left: AtomicU64,
     is_exceeded: AtomicBool,
@@ -21,7 +22,7 @@ impl Room {
         Room { left: AtomicU64::new(bytes), is_exceeded: AtomicBool::new(false) }
     }
 
-    /// Fail if a table was refused room.
+    /// Fail if there was no room for a table.
     pub(super) fn check(&self) -> Result<()> {
         match self.is_exceeded.load(Ordering::Relaxed) {
             true => Err(Error::Memory("there is no memory for what the log claims")),
@@ -29,7 +30,7 @@ impl Room {
         }
     }
 
-    /// Let the next check fail.
+    /// Make the next check fail.
     pub(super) fn exceed(&self) {
         self.is_exceeded.store(true, Ordering::Relaxed);
     }
@@ -47,7 +48,7 @@ impl Room {
     }
 }
 
-/// A part of the room that was taken. It is returned when the claim is dropped.
+/// A part of the room that was taken. The room gets it back when the claim is dropped.
 pub(super) struct Claim<'a> {
     room: &'a Room,
     bytes: u64,
@@ -58,7 +59,7 @@ impl<'a> Claim<'a> {
         Claim { room, bytes: 0 }
     }
 
-    /// Take more bytes. Return whether there was room for them.
+    /// Take more bytes of the room. Return whether there was room for them.
     pub(super) fn take(&mut self, bytes: u64) -> bool {
         let taken = self.room.take(bytes);
         self.bytes += if taken { bytes } else { 0 };
@@ -71,11 +72,11 @@ impl<'a> Claim<'a> {
         self.bytes -= bytes;
     }
 
-    /// Replace the claimed memory by new memory of at most `wanted` bytes. `make` allocates it and returns its size in
-    /// bytes. Return whether that succeeded.
+    /// Replace the claimed memory by new memory of at most `wanted` bytes. `make` allocates the new memory and returns
+    /// its size in bytes. Return whether that succeeded.
     fn renew(&mut self, wanted: u64, make: impl FnOnce() -> Option<u64>) -> bool {
         let before = self.bytes;
-        // The old and the new memory exist at once.
+        // For a moment, the old and the new memory exist at the same time.
         if !self.take(wanted) {
             return false;
         }
@@ -94,7 +95,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// A list that grows only if there is room.
+/// A list that grows only if there is room for more elements.
 pub(super) struct List<'a, T> {
     list: Vec<T>,
     claim: Claim<'a>,
@@ -146,7 +147,7 @@ impl<T> DerefMut for List<'_, T> {
     }
 }
 
-/// A table that grows only if there is room; `M` is its map.
+/// A table that grows only if there is room for more entries. `M` is its map.
 pub(super) struct Table<'a, M> {
     map: M,
     claim: Claim<'a>,
@@ -162,7 +163,7 @@ impl<'a, M: Default> Table<'a, M> {
 }
 
 impl<K: Eq + Hash, V, S: BuildHasher> Table<'_, HashMap<K, V, S>> {
-    /// Insert a value and return the previous one. If there is no room, nothing is inserted.
+    /// Insert a value. Return the previous value of the key. If there is no room, nothing is inserted.
     #[inline(always)]
     pub(super) fn insert(&mut self, key: K, value: V) -> Option<V> {
         if self.map.len() < self.map.capacity() || self.grow() {
@@ -172,7 +173,8 @@ impl<K: Eq + Hash, V, S: BuildHasher> Table<'_, HashMap<K, V, S>> {
         }
     }
 
-    /// Return the value of a key, which is inserted if missing; None if there is no room.
+    /// Return the value of a key. If the key is missing, it is inserted with the result of `value`. None if there is no
+    /// room.
     pub(super) fn get_or_insert(&mut self, key: K, value: impl FnOnce() -> V) -> Option<&mut V> {
         let fits = self.map.len() < self.map.capacity() || self.map.contains_key(&key) || self.grow();
         fits.then(|| self.map.entry(key).or_insert_with(value))
@@ -197,7 +199,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> Table<'_, HashMap<K, V, S>> {
     fn grow(&mut self) -> bool {
         let Table { map, claim } = self;
         let half = bytes_of::<(K, V)>(2 * (map.len() + 1));
-        // A table that is full of removed entries is cleaned up in place.
+        // A table that is full of removed entries is cleaned up in place, without new memory.
         let wanted = if half <= claim.bytes { 0 } else { half.max(2 * claim.bytes) };
         claim.renew(wanted, || {
             map.try_reserve(1).ok()?;
@@ -214,8 +216,8 @@ impl<M> Deref for Table<'_, M> {
     }
 }
 
-/// Return the bytes of a Rust hash table for `capacity` entries. The number of its slots is a power of two, an eighth
-/// of them stays free, and each slot has one byte more than the entry.
+/// Return the size in bytes of a Rust hash table for `capacity` entries. The number of its slots is a power of two, an
+/// eighth of the slots stays free, and each slot has one byte more than the entry.
 fn bytes_of<E>(capacity: usize) -> u64 {
     let places = (capacity as u64).saturating_mul(8).div_ceil(7).max(4).next_power_of_two();
     places.saturating_mul(size_of::<E>() as u64 + 1) + 16
@@ -230,7 +232,8 @@ mod tests {
         room.left.load(Ordering::Relaxed)
     }
 
-    /// A table has all entries that were inserted, or the room is exceeded. All room is returned at the end.
+    /// Check that a table has all entries that were inserted, or that the room is exceeded, and that all room is
+    /// returned at the end.
     #[test]
     fn a_table_without_room_does_not_grow() {
         for bytes in [0, 100, 1000, 50_000, 1 << 20] {
@@ -251,7 +254,7 @@ mod tests {
         }
     }
 
-    /// However often entries are inserted and removed, a table claims only the bytes that its slots take.
+    /// Check that a table claims only the bytes that its slots take, however often entries are inserted and removed.
     #[test]
     fn what_was_removed_is_claimed_once() {
         let room = Room::new(1 << 20);

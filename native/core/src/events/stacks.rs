@@ -1,6 +1,7 @@
-//! Find the blocks in use after given calls, by the stacks that allocated them.
+//! Find the blocks in use after given calls, grouped by the stacks that allocated them.
 //!
-//! Memory is proportional to the blocks in use that have a stack, and to the different stacks.
+//! The memory needed is proportional to the number of blocks in use that have a stack, and to the number of different
+//! stacks.
 
 use super::frames::Stages;
 use super::room::{AddressTable, Claim, Room, Table};
@@ -11,19 +12,21 @@ use gdbheap_calls::part::{flag, Content};
 use gdbheap_calls::{Damaged, Event, Reader};
 use std::collections::HashMap;
 
-/// Stands for an unknown number: that of an address in no object, or of a code object that is not in the log.
+/// A placeholder for an unknown number: for an address outside all loaded objects, or for a code object that is not in
+/// the log.
 const NOBODY: u64 = u32::MAX as u64;
-/// The most frames of a stack: twice as many as are recorded. Without a limit, a short event that repeats the frames of
-/// the one before would cost much.
+/// The largest number of frames of a stack: twice as many as are recorded. Without a limit, a short event that repeats
+/// the frames of the previous stack could take much time and memory.
 const MAX_FRAMES: u64 = 1024;
-/// Bytes of room that are claimed: STACK for a stack; NAMED for a frame, a code object or a loaded object, which stacks
-/// may share; TEXT for each byte of the texts of such an object. They cover the memory here and in the answer.
+/// The room that is claimed, in bytes. STACK: for a stack. NAMED: for a frame, a code object or a loaded object, which
+/// stacks may share. TEXT: for each byte of the texts of a code object or loaded object. These bytes cover the memory
+/// needed here and in the answer.
 const STACK: u64 = 2 << 10;
 const NAMED: u64 = 1 << 10;
 const TEXT: u64 = 8;
 
-/// A loaded object: `[start, end)`, the difference from the addresses at which it was linked, its build-id (may be
-/// empty), and its path.
+/// A loaded object. `start`, `end`: its address range; `bias`: the difference between its addresses in memory and those
+/// at which it was linked; `build_id`: its build-id, which may be empty; `path`: its path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadedObject {
     pub start: u64,
@@ -33,8 +36,8 @@ pub struct LoadedObject {
     pub path: Vec<u8>,
 }
 
-/// A Python code object: its release (0x0309 is 3.9), its first line, its name and file (bytes per character and the
-/// characters), and its line table.
+/// A Python code object. `release`: its release of Python (0x0309 is 3.9); `first_line`: its first line; `name`,
+/// `file`: each as the number of bytes per character, and the characters; `lines`: its line table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Code {
     pub release: u64,
@@ -44,9 +47,10 @@ pub struct Code {
     pub lines: Vec<u8>,
 }
 
-/// A stack, innermost frame first. `native`: (number of the object, address) of the C frames. `python`: groups of
-/// (number of the code object, offset in bytes), one group for each evaluator. A number is None if it is unknown.
-/// `cut`, `torn`: outer C frames, or outer Python frames, are missing. `is_python`: the thread was one of Python's.
+/// A call stack, innermost frame first. `native`: the C frames, each as (number of the loaded object, address).
+/// `python`: the Python frames, each as (number of the code object, offset in bytes), in one group for each evaluator.
+/// A number is None if it is unknown. `cut`: outer C frames are missing; `torn`: outer Python frames are missing.
+/// `is_python`: the thread was one of Python's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallStack {
     pub native: Vec<(Option<u32>, u64)>,
@@ -56,9 +60,9 @@ pub struct CallStack {
     pub is_python: bool,
 }
 
-/// What a stack represents: bytes and blocks in use, and all that it ever allocated. Each figure is an estimate: the
-/// sum over the blocks recorded with this stack, each divided by the probability that a block of its size is recorded
-/// with a stack.
+/// The memory that a stack represents: the bytes and blocks in use that it allocated, and all bytes and blocks that it
+/// ever allocated. Each figure is an estimate: the sum over the blocks recorded with this stack, each divided by the
+/// probability that a block of its size is recorded with a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Share {
     pub stack: u32,
@@ -68,8 +72,8 @@ pub struct Share {
     pub allocated_blocks: f64,
 }
 
-/// The state after `call`: the share of each stack, and the numbers of sampled calls and of sampled blocks in use from
-/// which these are estimated.
+/// The state after the call with the number `call`: the share of each stack, and the numbers of sampled calls and of
+/// sampled blocks in use, from which the shares are estimated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StackMoment {
     pub call: u64,
@@ -78,8 +82,8 @@ pub struct StackMoment {
     pub sampled_blocks: u64,
 }
 
-/// The smallest block in use at the end that contains a wanted address. Several may: some were freed by calls that are
-/// not in the log.
+/// The block in use at the end that contains the address `wanted`. If several blocks contain it, because some were
+/// freed by calls that are not in the log, the smallest one is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Maker {
     pub wanted: u64,
@@ -88,14 +92,15 @@ pub struct Maker {
     pub stack: u32,
 }
 
-/// The stack of a requested call.
+/// A requested call, by its number, and the number of its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     pub call: u64,
     pub stack: u32,
 }
 
-/// The stacks of a process and what they represent. `without`: calls that allocated but have no stack.
+/// The stacks of a process, and the memory that they represent. `without`: the number of calls that allocated but have
+/// no stack.
 #[derive(Clone, Debug, Default)]
 pub struct LiveStacks {
     pub objects: Vec<LoadedObject>,
@@ -109,10 +114,10 @@ pub struct LiveStacks {
     pub whole: bool,
 }
 
-/// Return the blocks in use after each of the calls `moments`, by stack. These calls are numbered from 1 and ascend; a
-/// number beyond the last call means the end. `mean`: the average number of bytes between two recorded stacks. `rest`:
-/// stages that are not in the log yet. `wanted`: addresses whose blocks are looked for at the end. `asked`: calls,
-/// ascending, whose stacks are looked for.
+/// Return the blocks in use after each of the calls `moments`, grouped by stack. The numbers in `moments` count from 1
+/// and ascend; a number beyond the last call means the end. `mean`: the average number of bytes between two recorded
+/// stacks. `rest`: stages that are not in the log yet. `wanted`: addresses whose blocks are searched at the end.
+/// `asked`: the numbers of calls whose stacks are requested, ascending.
 pub fn live_stacks(
     watcher: &dyn Watcher,
     stages: &Stages<'_>,
@@ -148,36 +153,37 @@ struct Block {
 }
 
 struct Following<'a> {
-    /// The room that is claimed for stacks and objects.
+    /// The claim of room for stacks, code objects and loaded objects.
     claim: Claim<'a>,
     mean: u64,
     moments: &'a [u64],
     asked: &'a [u64],
-    /// The stack of the current call.
+    /// The number of the current call's stack, if it has one.
     taken: Option<u32>,
     found: LiveStacks,
     live: AddressTable<'a, Block>,
     shares: Vec<Share>,
     sampled: u64,
-    /// The thread whose events follow, its state, and (`others`) the states of the other threads.
+    /// The number of the thread whose events follow, its state (`last`), and the states of the other threads
+    /// (`others`).
     thread: u32,
     last: Last,
     others: AddressTable<'a, Last>,
-    /// The objects loaded now, as (start, end, number), ascending and without overlap; and (`codes`) the numbers of
-    /// Python's code objects by their present address.
+    /// The objects that are loaded now, as (start, end, number), ascending and without overlap; and (`codes`) the
+    /// numbers of Python's code objects, by their present addresses.
     loaded: Vec<(u64, u64, u32)>,
     codes: ByAddress<u32>,
     known: HashMap<Vec<u64>, u32>,
-    /// The frames of all stacks, each as one number.
+    /// A number for each different frame of all stacks.
     places: Addresses,
 }
 
-/// The state of a thread's recorded stacks.
+/// The last stack of a thread, and the stack of its next call.
 #[derive(Default)]
 struct Last {
-    /// The stack of its next call that allocates.
+    /// The number of the stack that belongs to the thread's next allocating call.
     next: Option<u32>,
-    /// The frames of its last stack in the stage, outermost first.
+    /// The frames of the thread's last stack in this stage, outermost first.
     native: Vec<u64>,
     python: Vec<(u64, i64, bool)>,
 }
@@ -261,7 +267,7 @@ impl<'a> Following<'a> {
         self.moments = &self.moments[1..];
     }
 
-    /// Return how many blocks of this size one block with a stack represents.
+    /// Return how many blocks of this size are represented by one block that has a stack.
     fn weight(&self, size: u64) -> f64 {
         match self.mean {
             0 | 1 => 1.0,
@@ -273,7 +279,7 @@ impl<'a> Following<'a> {
         if result == 0 {
             return;
         }
-        // A call that is not in the log freed the old block.
+        // The old block was freed by a call that is not in the log.
         self.free(result);
         let Some(stack) = self.last.next.take() else {
             self.found.without += 1;
@@ -330,7 +336,7 @@ impl<'a> Following<'a> {
         Ok(())
     }
 
-    /// Claim room for a code object or a loaded object, with its texts. Fails if there is none.
+    /// Claim room for a code object or a loaded object, including its texts. Fails if there is no room.
     fn claim_named(&mut self, content: &[u8]) -> std::result::Result<(), Damaged> {
         self.claim.take(NAMED + TEXT * content.len() as u64).then_some(()).ok_or(Damaged)
     }
@@ -361,7 +367,7 @@ impl<'a> Following<'a> {
         Ok(number)
     }
 
-    /// Read a stack. It is written as its difference from the thread's last stack: the outermost frames of that one
+    /// Read a stack. It was written as its difference from the thread's last stack: the outermost frames of that stack
     /// stay, and the frames in `content` replace the others.
     fn read_stack(&mut self, content: &mut Content) -> std::result::Result<(), Damaged> {
         let _flags = content.number()?;
@@ -381,12 +387,13 @@ impl<'a> Following<'a> {
         Ok(())
     }
 
-    /// Claim room for a new stack, and for those of its frames that no other stack has. Fails if there is none.
+    /// Claim room for a new stack, and for those of its frames that are in no other stack. Fails if there is no room.
     fn claim_stack(&mut self, key: &[u64]) -> std::result::Result<(), Damaged> {
         let (natives, pythons) = key[2..].split_at(2 * key[1] as usize);
         let frames = natives.chunks_exact(2).chain(pythons.chunks_exact(3));
         let new = frames.filter(|frame| self.places.insert(frame[0].rotate_left(40) ^ frame[1])).count() as u64;
-        // The key, the stack that is made of it, a copy of that, and Python's objects for it.
+        // The claim covers the key, the stack that is made of the key, a copy of this stack, and Python's objects for
+        // it.
         let bytes = STACK + 4 * 8 * key.len() as u64 + new * NAMED;
         self.claim.take(bytes).then_some(()).ok_or(Damaged)
     }
@@ -420,13 +427,14 @@ impl<'a> Following<'a> {
 }
 
 impl Last {
-    /// Return the bytes of memory that the frames take.
+    /// Return the number of bytes that the frames take in memory.
     fn bytes(&self) -> u64 {
         (self.native.capacity() * size_of::<u64>() + self.python.capacity() * size_of::<(u64, i64, bool)>()) as u64
     }
 }
 
-/// Keep only the outermost frames that a stack shares with the stack before. Return how many new frames follow.
+/// Keep only the outermost frames that a stack has in common with the previous stack. Return how many new frames follow
+/// in `content`.
 fn kept_and_new<T>(content: &mut Content, frames: &mut Vec<T>) -> std::result::Result<u64, Damaged> {
     let (kept, new) = (content.number()?, content.number()?);
     if kept > frames.len() as u64 || new > MAX_FRAMES - kept.min(MAX_FRAMES) {
@@ -436,7 +444,7 @@ fn kept_and_new<T>(content: &mut Content, frames: &mut Vec<T>) -> std::result::R
     Ok(new)
 }
 
-/// Return the stack from which a key was made.
+/// Return the call stack that the key describes.
 fn readable(key: &[u64]) -> CallStack {
     let number = |word: u64| (word != NOBODY).then_some(word as u32);
     let (flags, natives) = (key[0], 2 + 2 * key[1] as usize);
@@ -469,7 +477,7 @@ mod tests {
     use gdbheap_calls::other;
     use gdbheap_calls::part::{Part, HEAD};
 
-    /// Random stacks, each written as its difference from the one before, are read back unchanged.
+    /// Check that random stacks, each written as its difference from the previous one, are read back unchanged.
     #[test]
     fn stacks_are_read_as_they_were_written() {
         for seed in 1..50u64 {
@@ -507,7 +515,7 @@ mod tests {
         }
     }
 
-    /// A damaged log gives an error or other stacks, never a panic.
+    /// Check that a damaged log gives an error or other stacks, never a panic.
     #[test]
     fn damaged_content_is_refused() {
         let mut state = 0x9e37_79b9_7f4a_7c15;

@@ -1,6 +1,7 @@
 //! Helpers for the tests of several modules.
 
-/// Return the next number of a sequence that its first state determines (xorshift64*). The state must not be 0.
+/// Return the next number of a pseudo-random sequence (xorshift64*), which depends only on the initial `state`. The
+/// state must not be 0.
 pub(super) fn random(state: &mut u64) -> u64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;

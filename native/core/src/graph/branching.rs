@@ -1,5 +1,5 @@
-//! Find the largest branches below given nodes, the seeds. A branch is a child of a seed with everything below it, in
-//! the tree of shortest chains (in an incomplete graph: in the tree of dominators).
+//! Find the largest branches below given nodes, the seeds. A branch is a child of a seed with everything below this
+//! child, in the tree of shortest chains (in an incomplete graph: in the tree of dominators).
 
 use super::edges::{BUFFER, KIND};
 use super::passes::add_up;
@@ -11,11 +11,11 @@ use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
-/// A path down continues to a child that has at least this part of its parent's bytes.
+/// The least part of a node's bytes that a child must have, so that a path down continues to this child.
 const MOST: (u64, u64) = (4, 5);
 const MAX_WAY: usize = 32;
-/// The last node of a path down has more bytes than its first node's bytes shifted right by this, because each step
-/// keeps at least the part MOST and a path has at most MAX_WAY nodes.
+/// A bound for paths down: the last node of a path has more bytes than its first node's bytes shifted right by LEFT.
+/// Each step keeps at least the part MOST, and a path has at most MAX_WAY nodes.
 const LEFT: u32 = 11;
 
 /// A node right below a seed whose subtree has many bytes. The subtrees of other seeds do not count.
@@ -27,19 +27,19 @@ pub struct Branch {
     pub way: Vec<u32>,
 }
 
-/// The bytes of each node's subtree, without the subtrees of the seeds below the node.
+/// For each node, the bytes of its subtree, without the subtrees of the seeds below the node.
 pub struct Hanging {
     bytes: Vec<u64>,
     seeds: Bits,
-    /// A buffer is no branch itself: its children are. The same holds for an object of a type in `through` right below
-    /// an object in `open`, such as the dict of a class.
+    /// The objects whose children of a type in `through` are no branches themselves, such as classes, whose dict is
+    /// passed over: the children of the dict are branches instead. Buffers are passed over in the same way.
     open: HashSet<u32>,
     through: HashSet<u64>,
 }
 
 impl Graph {
     /// Add up the bytes of each node's subtree. The subtree of a seed does not count for the nodes above the seed.
-    /// `open` and `through` as in `Hanging`.
+    /// `open` and `through` are the fields of `Hanging`.
     pub fn hanging(
         &self,
         watcher: &dyn Watcher,
@@ -55,15 +55,15 @@ impl Graph {
         let mut bytes = self.sizes();
         bytes.resize(before.len(), 0);
         bytes[self.ids.first_static as usize..].fill(0);
-        // Only in an incomplete graph may an unreached node have a node above it.
+        // An unreached node has a node above it only in an incomplete graph.
         let is_lost = |node: u32| self.proof.is_cut && tree.phases[node as usize] == NOT_REACHED;
         let is_apart = |node: u32| marked.get(node.into()) || is_lost(node);
         add_up(&self.downwards(watcher)?, before, &mut bytes, is_apart);
         Ok(Hanging { bytes, seeds: marked, open, through })
     }
 
-    /// Make more nodes seeds, and subtract the bytes of their subtrees from all nodes above them. Unreached nodes are
-    /// skipped.
+    /// Turn more nodes into seeds, and subtract the bytes of their subtrees from all nodes above them. Unreached nodes
+    /// are skipped.
     pub fn divide(&self, watcher: &dyn Watcher, hanging: &mut Hanging, seeds: &HashSet<u32>) -> Result<()> {
         let (tree, before) = (self.tree(watcher)?, self.above(watcher)?);
         for seed in seeds {
@@ -107,8 +107,8 @@ impl Graph {
         Ok(rows)
     }
 
-    /// Return for each node the child that has at least the part MOST of the node's bytes; NOBODY if there is none.
-    /// Nodes that are too small for a path down from a branch of `minimum` bytes are skipped.
+    /// Return, for each node, the child that has at least the part MOST of the node's bytes; NOBODY if there is no such
+    /// child. Nodes that are too small for a path down from a branch of `minimum` bytes are skipped.
     fn most(&self, before: &[u32], phases: &[u8], hanging: &Hanging, minimum: u64) -> Vec<u32> {
         let bytes = &hanging.bytes;
         let mut most = vec![NOBODY; before.len()];
@@ -123,8 +123,8 @@ impl Graph {
         most
     }
 
-    /// Return the path from a node down to its largest child, to that one's largest child, and so on. It ends before a
-    /// child of the same type as its parent, as in a linked list.
+    /// Return the path from a node down to its largest child, to the largest child of this child, and so on. The path
+    /// ends before a child of the same type as its parent, as in a linked list.
     fn way(&self, node: u32, most: &[u32]) -> Vec<u32> {
         let mut way = vec![node];
         let mut at = node;

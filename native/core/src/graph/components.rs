@@ -1,11 +1,11 @@
-//! Strongly connected components: sets of nodes in which each node reaches every other one.
+//! Find strongly connected components: sets of nodes in which each node reaches every other one.
 
 use super::csr::{split, Edges};
 use super::tree::NOBODY;
 
-/// Return the component of each node for which `is_in` is true (`NOBODY` for other nodes), and the number of
-/// components. A component can be reached only from components with higher numbers (Tarjan). `counts` returns whether
-/// edges of a strength are followed.
+/// Return the number of the component of each node for which `is_in` is true (`NOBODY` for other nodes), and the number
+/// of components. A component can be reached only from components with higher numbers (Tarjan). `counts` returns
+/// whether edges of a given strength are followed.
 pub(crate) fn components(
     edges: &Edges,
     is_in: impl Fn(u32) -> bool,
@@ -13,8 +13,8 @@ pub(crate) fn components(
 ) -> (Vec<u32>, usize) {
     let nodes = edges.nodes();
     let (mut found, mut number) = (vec![NOBODY; nodes], 0);
-    // When the search met a node (1, 2, and so on; 0: not yet), and the earliest such time among the nodes that it
-    // reaches.
+    // `met`: the time at which the search met each node (1, 2, and so on; 0: not yet). `low`: the earliest such time
+    // among the nodes that a node reaches.
     let (mut met, mut low, mut next) = (vec![0u32; nodes], vec![0u32; nodes], 1);
     let (mut open, mut calls): (Vec<u32>, Vec<(u32, usize)>) = (Vec::new(), Vec::new());
     for start in (0..nodes as u32).filter(|node| is_in(*node)) {
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn components_are_numbered_from_the_last_reached_on() {
-        // 0 -> 1 -> 2 -> 1; 2 -> 3 -> 3; 4 is left out.
+        // The edges are 0 -> 1 -> 2 -> 1 and 2 -> 3 -> 3. Node 4 is left out.
         let edges = Edges::of_rows([vec![1], vec![2], vec![1, 3], vec![3], vec![0]]);
         assert_eq!(components(&edges, |node| node != 4, |_| true), (vec![2, 1, 1, 0, NOBODY], 3));
     }

@@ -1,41 +1,41 @@
-//! All edges in compressed rows: the edges of node n lie between the ends of rows n - 1 and n.
+//! All edges of a graph in compressed rows: the edges of node n lie between the end of row n - 1 and the end of row n.
 
 use gdbheap_access::error::{Error, Result};
 use gdbheap_access::memory::ahead::fetch;
 use gdbheap_access::memory::own::give_back;
 
-/// The two highest bits of an edge are its strength: how certain it is.
+/// The position of an edge's strength: the two highest bits of the edge. The strength says how certain the edge is.
 const STRENGTH_SHIFT: u32 = 30;
 const TARGET: u32 = (1 << STRENGTH_SHIFT) - 1;
 
-/// The rows of consecutive nodes, from number `first` on. `ends`: where each row ends in `targets`; `kinds`: each
-/// node's kind.
+/// The rows of consecutive nodes, from the node with the number `first` on. `ends`: the end of each row in `targets`;
+/// `kinds`: the kind of each node.
 #[derive(Default)]
 struct Rows {
     first: u32,
     ends: Vec<u32>,
     targets: Vec<u32>,
     kinds: Vec<u32>,
-    /// The reference count of each object, `MANY` if larger; 0 for a block without an object.
+    /// The reference count of each object, or `MANY` for larger counts; 0 for a block without an object.
     counts: Vec<u8>,
 }
 
-/// A reference count of this number or more.
+/// The value that stands for this reference count and all larger ones.
 pub(crate) const MANY: u8 = u8::MAX;
 
-/// The rows that one worker has written, in several runs of consecutive nodes.
+/// The rows that one worker has written, as several runs of rows for consecutive nodes.
 #[derive(Default)]
 pub(crate) struct Written {
     rows: Rows,
     done: Vec<Rows>,
     /// The reference count of the object whose row is being written.
     pub(crate) count: u8,
-    /// Bytes that were needed but could not be read.
+    /// The number of bytes that were needed but could not be read.
     pub(crate) unread: u64,
 }
 
 impl Written {
-    /// Begin a new run of rows. Its first row belongs to node `first`.
+    /// Begin a new run of rows, whose first row belongs to the node `first`.
     pub(crate) fn begin(&mut self, first: u32) {
         let rows = std::mem::replace(&mut self.rows, Rows { first, ..Rows::default() });
         if !rows.ends.is_empty() {
@@ -68,8 +68,8 @@ impl Written {
         self.done
     }
 
-    /// Join the rows that all workers have written for `nodes` nodes. Nodes without a row get no edges. Fails if there
-    /// are more than 2^32 edges, or not enough memory.
+    /// Join the rows that all workers have written, for a graph of `nodes` nodes. Nodes without a row get no edges.
+    /// Fails if there are more than 2^32 edges, or if memory does not suffice.
     pub(crate) fn join(written: Vec<Written>, nodes: usize) -> Result<Joined> {
         let unread = written.iter().map(|rows| rows.unread).sum();
         let parts = written.into_iter().flat_map(Written::finish).collect();
@@ -78,7 +78,8 @@ impl Written {
     }
 }
 
-/// The edges of all nodes, the kind and the reference count of each node, and the bytes that could not be read.
+/// The edges of all nodes, the kind and the reference count of each node, and the number of bytes that could not be
+/// read.
 pub(crate) struct Joined {
     pub(crate) edges: Edges,
     pub(crate) kinds: Vec<u32>,
@@ -100,8 +101,8 @@ pub(crate) struct Edges {
 }
 
 impl Edges {
-    /// Join runs of rows for `nodes` nodes. Nodes without a row get no edges. Return the nodes' kinds and reference
-    /// counts too.
+    /// Join runs of rows, for a graph of `nodes` nodes. Nodes without a row get no edges. Also return the kinds and the
+    /// reference counts of the nodes.
     fn join(mut parts: Vec<Rows>, nodes: usize) -> Result<(Edges, Vec<u32>, Vec<u8>)> {
         parts.sort_unstable_by_key(|part| part.first);
         let all: usize = parts.iter().map(|part| part.targets.len()).sum();
@@ -109,7 +110,7 @@ impl Edges {
         let mut edges = Edges { ends: with_room(nodes)?, targets: with_room(all)? };
         let (mut kinds, mut counts) = (with_room(nodes)?, with_room(nodes)?);
         for part in parts {
-            // A pool that could not be read leaves its blocks without rows.
+            // If a pool could not be read, its blocks have no rows.
             let before = edges.targets.len() as u32;
             edges.ends.resize(part.first as usize, before);
             kinds.resize(part.first as usize, 0);
@@ -126,8 +127,8 @@ impl Edges {
         Ok((edges, kinds, counts))
     }
 
-    /// Make the edges of consecutive nodes, one row for each node from number 0 on. Each element of a row is an edge
-    /// that `joint` made.
+    /// Make the edges of consecutive nodes from rows: one row for each node, from node 0 on. Each element of a row is
+    /// an edge that `joint` made.
     pub(crate) fn of_rows<R: IntoIterator<Item = u32>>(rows: impl IntoIterator<Item = R>) -> Edges {
         let mut edges = Edges::default();
         for row in rows {
@@ -137,7 +138,7 @@ impl Edges {
         edges
     }
 
-    /// Give each edge the strength that `judge` returns for its source, target and strength.
+    /// Replace the strength of each edge by what `judge` returns for the edge's source, target and strength.
     pub(crate) fn judge(&mut self, judge: impl Fn(u32, u32, u32) -> u32) {
         let mut start = 0;
         for (source, end) in (0u32..).zip(&self.ends) {
@@ -157,33 +158,34 @@ impl Edges {
         self.targets.len()
     }
 
-    /// Return the edges of a node: target numbers with the strength in the two highest bits.
+    /// Return the edges of a node. Each edge is the number of the target node, with the strength in the two highest
+    /// bits.
     #[inline(always)]
     pub(crate) fn of(&self, node: u32) -> &[u32] {
         let (start, end) = self.row(node);
         &self.targets[start as usize..end as usize]
     }
 
-    /// Return the range of a node's edges among all edges.
+    /// Return the range that the edges of a node have among all edges.
     #[inline(always)]
     pub(crate) fn row(&self, node: u32) -> (u32, u32) {
         let node = node as usize;
         (if node == 0 { 0 } else { self.ends[node - 1] }, self.ends[node])
     }
 
-    /// Prefetch the ends of a node's row.
+    /// Prefetch the memory with the ends of a node's row.
     #[inline(always)]
     pub(crate) fn fetch_row(&self, node: u32) {
         fetch(&self.ends, node as usize);
     }
 
-    /// Prefetch the edges of a node. `fetch_row` must have prefetched its row before.
+    /// Prefetch the edges of a node. Its row must have been prefetched before (`fetch_row`).
     #[inline(always)]
     pub(crate) fn fetch_edges(&self, node: u32) {
         fetch(&self.targets, self.row(node).0 as usize);
     }
 
-    /// Return the edge at an index.
+    /// Return the edge with this index among all edges.
     #[inline(always)]
     pub(crate) fn at(&self, place: u32) -> u32 {
         self.targets[place as usize]
@@ -195,14 +197,14 @@ pub(crate) fn split(edge: u32) -> (u32, u32) {
     (edge & TARGET, edge >> STRENGTH_SHIFT)
 }
 
-/// Combine the number of a node and a strength in one word, an edge.
+/// Combine the number of a target node and a strength in one word: an edge.
 #[inline(always)]
 pub(crate) fn joint(target: u32, strength: u32) -> u32 {
     target | strength << STRENGTH_SHIFT
 }
 
-/// Put `(row, value)` pairs into compressed rows and return them as `(starts, values)`. The values of a row keep their
-/// order. Iterates the pairs twice.
+/// Put pairs `(row, value)` into compressed rows, and return the rows as `(starts, values)`. The values of a row keep
+/// their order. The pairs are iterated twice.
 pub(crate) fn in_rows(rows: usize, pairs: impl Iterator<Item = (u32, u32)> + Clone) -> (Vec<u32>, Vec<u32>) {
     let mut starts = vec![0u32; rows + 1];
     pairs.clone().for_each(|(row, _)| starts[row as usize + 1] += 1);

@@ -1,7 +1,7 @@
 //! Dominators by semi-NCA (Georgiadis 2005), without recursion, in 32-bit arrays, and the retained size of each node.
 //!
-//! The immediate dominator of a node is the last node before it that is on every path from the roots to it. A node
-//! retains itself and everything that it dominates.
+//! The immediate dominator of a node is the last node before it that lies on every path from the roots to the node. A
+//! node retains itself and everything that it dominates.
 
 use super::csr::{in_rows, split, Edges};
 use super::tree::{Tree, NOBODY, NOT_REACHED};
@@ -14,11 +14,12 @@ use std::borrow::Borrow;
 const OFTEN: usize = 1 << 20;
 
 pub(crate) struct Dominators {
-    /// Immediate dominators by node; NOBODY if there is none, or if the node is not reached.
+    /// The immediate dominator of each node; NOBODY if there is none, or if the node is not reached.
     pub(crate) above: Vec<u32>,
     /// The retained size of each node in bytes.
     pub(crate) retained: Vec<u64>,
-    /// The reachable nodes, each after its dominator. The first element is NOBODY, for the number above all roots.
+    /// The reachable nodes, each after its dominator. The first element is NOBODY: it stands for the number above all
+    /// roots.
     pub(crate) order: Vec<u32>,
 }
 
@@ -31,8 +32,8 @@ struct Search {
     taken: Bits,
 }
 
-/// A node on the path of the search. `next` to `end`: its edges that were not followed yet; `all`: all of them except
-/// stray ones count.
+/// A node on the present path of the search. `next` to `end`: its edges that were not followed yet. `all`: whether all
+/// of its edges count, except stray ones.
 struct Open {
     node: u32,
     number: u32,
@@ -42,7 +43,7 @@ struct Open {
 }
 
 impl Search {
-    /// Search depth first from the roots.
+    /// Run a depth-first search from the roots.
     fn run(edges: &Edges, tree: &Tree, roots: &[u32], control: &Control) -> Result<Search, Cancelled> {
         let reached = tree.phases.iter().filter(|phase| **phase != NOT_REACHED).count();
         let mut search = Search {
@@ -82,7 +83,7 @@ impl Search {
         Ok(search)
     }
 
-    /// Prefetch the data of the next targets in a row, which the search is about to read.
+    /// Prefetch the data of the next targets in a row, because the search is about to read them.
     #[inline(always)]
     fn look_ahead(&self, place: u32, end: u32, edges: &Edges, tree: &Tree) {
         const SOON: u32 = ahead::SOON as u32;
@@ -124,10 +125,10 @@ impl Search {
         Open { node, number, next, end, all: tree.counts_all(node) }
     }
 
-    /// Return the predecessors of each node as compressed rows of numbers, `(starts, numbers)`. The edges that the
-    /// search followed are left out: their sources are in `parents`.
+    /// Return the predecessors of each node, as compressed rows `(starts, numbers)` of the numbers of the search. Edges
+    /// that the search followed are left out: their sources are in `parents`.
     fn incoming(&self, edges: &Edges, tree: &Tree, roots: &[u32]) -> (Vec<u32>, Vec<u32>) {
-        // Collect the pairs, so that each target's number is looked up only once: each look-up is a cache miss.
+        // Collect the pairs first, so that each target's number is looked up only once: each look-up is a cache miss.
         let left = roots.len() + edges.count() - edges.count().min(self.order.len() - 1);
         let mut pairs: Vec<(u32, u32)> = Vec::with_capacity(left);
         pairs.extend(roots.iter().map(|root| (self.numbers[*root as usize], 0)));
@@ -159,7 +160,7 @@ impl Search {
             let mut best = self.parents[number as usize];
             for source in &sources[starts[number as usize] as usize..starts[number as usize + 1] as usize] {
                 let found = evaluate(*source, number + 1, &mut ancestors, &mut labels, &semi, &mut path);
-                // For a source with a lower number the source itself is the answer.
+                // If the source has a lower number, the source itself is the answer.
                 let reach = if *source <= number { *source } else { semi[found as usize] };
                 best = best.min(reach);
             }
@@ -182,7 +183,7 @@ impl Search {
 }
 
 /// Return the node with the smallest semidominator on the path from `node` up to the root of its tree. Only nodes with
-/// numbers from `linked` on are linked into trees. Shortens the path for later calls.
+/// numbers from `linked` on are linked into trees. The path is shortened for later calls.
 fn evaluate(
     node: u32,
     linked: u32,
@@ -213,8 +214,8 @@ fn evaluate(
     labels[node as usize]
 }
 
-/// The dominators by the numbers of the search. `order`: the node of each number; `numbers`: the number of each node;
-/// `above`: the number of each immediate dominator.
+/// The dominators, in terms of the numbers of the search. `order`: the node of each number; `numbers`: the number of
+/// each node; `above`: for each number, the number of the immediate dominator.
 struct Found {
     order: Vec<u32>,
     numbers: Vec<u32>,
@@ -222,7 +223,7 @@ struct Found {
 }
 
 impl Found {
-    /// Compute immediate dominators. A tree that is passed by value is dropped as soon as it is no longer needed.
+    /// Compute immediate dominators. If `tree` is passed by value, it is dropped as soon as it is no longer needed.
     fn of(edges: &Edges, tree: impl Borrow<Tree>, roots: &[u32], control: &Control) -> Result<Found, Cancelled> {
         let search = Search::run(edges, tree.borrow(), roots, control)?;
         let (starts, sources) = search.incoming(edges, tree.borrow(), roots);
@@ -232,10 +233,10 @@ impl Found {
         Ok(Found { order, numbers, above })
     }
 
-    /// Return the retained size of each node, by node. `sizes`: the nodes' own sizes.
+    /// Return the retained size of each node, by node. `sizes`: the own size of each node.
     fn retained(&self, sizes: Vec<u64>) -> Vec<u64> {
         let mut found = sizes;
-        // Sum by number first: a node and its dominator have numbers that are close together.
+        // Sum up by number first, because a node and its dominator have numbers that are close together.
         let own = |node: &u32| found.get(*node as usize).copied().unwrap_or(0);
         let mut retained: Vec<u64> = self.order.iter().map(own).collect();
         for number in (1..self.order.len()).rev() {
@@ -248,8 +249,8 @@ impl Found {
     }
 }
 
-/// Return the retained size of each node, by node, and drop everything else. `sizes` returns each node's own bytes. A
-/// `tree` that is passed by value is dropped early, as in `Found::of`.
+/// Return only the retained size of each node, by node. `sizes` returns the own size of each node in bytes. If `tree`
+/// is passed by value, it is dropped early, as in `Found::of`.
 pub(crate) fn retained(
     edges: &Edges,
     tree: impl Borrow<Tree>,
@@ -261,7 +262,7 @@ pub(crate) fn retained(
 }
 
 impl Dominators {
-    /// Compute dominators and retained sizes. `sizes` returns each node's own bytes.
+    /// Compute dominators and retained sizes. `sizes` returns the own size of each node in bytes.
     pub(crate) fn find(
         edges: &Edges,
         tree: &Tree,
@@ -301,14 +302,14 @@ mod tests {
     use std::collections::BTreeSet;
     use std::time::{SystemTime, UNIX_EPOCH};
 
-    /// The edges of every node.
+    /// For each node, the set of the nodes to which it has edges.
     type Plain = Vec<BTreeSet<u32>>;
 
     fn rows(plain: &Plain) -> Edges {
         Edges::of_rows(plain.iter().map(|row| row.iter().copied()))
     }
 
-    /// Return the nodes that the roots reach on paths without the node `without`.
+    /// Return the nodes that the roots reach on paths that do not contain the node `without`.
     fn reached(plain: &Plain, roots: &[u32], without: Option<u32>) -> BTreeSet<u32> {
         let mut found = BTreeSet::new();
         let mut open: Vec<u32> = roots.to_vec();
@@ -325,7 +326,7 @@ mod tests {
         *state >> 33
     }
 
-    /// A node dominates the nodes that cannot be reached without it.
+    /// Check that a node dominates exactly the nodes that cannot be reached without it.
     #[test]
     fn dominators_are_those_without_which_nothing_is_reached() {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);

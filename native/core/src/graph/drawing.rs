@@ -1,5 +1,5 @@
-//! Build the reference graph of a program with Python. A first walk over the blocks marks the objects' buffers, a
-//! second one finds the edges.
+//! Build the reference graph of a program with Python. A first walk over the blocks marks the buffers of objects, a
+//! second walk finds the edges.
 
 use super::csr::{Joined, Written};
 use super::edges::{Drawer, Registry, Round, Source, DOUBTFUL, EXACT, LIKELY, STRAY};
@@ -26,22 +26,22 @@ use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::Mutex;
 
-/// Bytes outside the heaps that are read between two checks for cancellation.
+/// The number of bytes outside the heaps that are read between two checks for cancellation.
 const PIECE: u64 = 16 << 20;
 
-/// Something outside the heaps that refers to objects.
+/// A root: something outside the heaps that refers to objects.
 #[derive(Clone, Debug)]
 pub struct Root {
     /// The phase of the search in which this root is followed (tree.rs).
     pub phase: usize,
-    /// Addresses to which it refers.
+    /// Addresses to which the root refers.
     pub pointers: Vec<u64>,
-    /// Memory whose words may be references.
+    /// Ranges of memory whose words may be references.
     pub ranges: Vec<(u64, u64)>,
 }
 
-/// Return the addresses of static types, ascending: of everything that looks like a type in the data of programs and
-/// libraries (`layout.data`).
+/// Return the addresses of static types, ascending. A static type is everything that looks like a type in the data of
+/// programs and libraries (`layout.data`).
 pub fn static_types(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: &TypeLayout) -> Result<Vec<u64>> {
     let mut types = Types::new(heaps, layout);
     let mut found = Vec::new();
@@ -64,10 +64,10 @@ pub fn static_types(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: &TypeLayout
     Ok(found)
 }
 
-/// Number all used blocks and find all edges between them. Four lists are ascending: `statics`, the addresses of static
-/// types; `linked`, those of the dynamic linker's tables; `left_over`, the unused parts of blocks of C code; and
-/// `holders`, the addresses of words that are certainly references. `is_partial`: memory that may hold references is
-/// missing. Fails if a root has an invalid phase, if there are more than 2^30 blocks, or if memory runs out.
+/// Number all used blocks and find all edges between them. Four lists are ascending. `statics`: the addresses of static
+/// types; `linked`: the addresses of the dynamic linker's tables; `left_over`: the unused parts of blocks of C code;
+/// `holders`: the addresses of words that are certainly references. `is_partial`: whether memory is missing that may
+/// contain references. Fails if a root has an invalid phase, if there are more than 2^30 blocks, or if memory runs out.
 #[allow(clippy::too_many_arguments)]
 pub fn draw_graph(
     watcher: &dyn Watcher,
@@ -125,23 +125,23 @@ pub fn draw_graph(
     Ok(Graph::new(shared, Some(layout), ids, edges, kinds, types, phases, proof, syntax, handles))
 }
 
-/// Return the numbers of the roots by phase; `first` is the number of the first root.
+/// Return the numbers of the roots, grouped by phase. `first` is the number of the first root.
 pub(super) fn root_phases(roots: &[Root], first: u32) -> [Vec<u32>; PHASES] {
     let mut phases: [Vec<u32>; PHASES] = Default::default();
     roots.iter().zip(first..).for_each(|(root, id)| phases[root.phase].push(id));
     phases
 }
 
-/// Return for each store a bit for each of its blocks if only a walk finds its used blocks, else no bits. None if there
-/// is not enough memory.
+/// Return, for each store whose used blocks only a walk finds, a bit for each of its blocks; for other stores, no bits.
+/// None if memory does not suffice.
 pub(super) fn walked_bits(heaps: Heaps<'_>) -> Option<Vec<SharedBits>> {
     let numbers = |store: &Store| if store.is_told_by_walk() { store.block_numbers() } else { 0 };
     heaps.stores.iter().map(|store| SharedBits::new(numbers(store))).collect()
 }
 
 /// The result of the second walk. `written`: the rows of all blocks; `fields`: blocks of C code whose last word is a
-/// field; `syntax`: blocks of syntax trees; `rounds`: references that may be round numbers; `handles`: objects that
-/// only pass on an address (`Form::is_handle`).
+/// field; `syntax`: blocks that contain syntax trees; `rounds`: references that may be round numbers; `handles`:
+/// objects that only pass on an address (`Form::is_handle`).
 struct Drawn {
     written: Vec<Written>,
     fields: HashSet<u32>,
@@ -196,7 +196,7 @@ impl<'a> Passes<'a> {
     }
 }
 
-/// Write the rows of static types and of roots.
+/// Write the rows of the static types and of the roots.
 fn outside(control: &Control, source: Source<'_>, roots: &[Root]) -> Result<Written, Cancelled> {
     let mut drawer: Drawer<'_> = Drawer::new(source);
     drawer.rows.begin(source.blocks.ids.first_static);
@@ -221,8 +221,8 @@ fn outside(control: &Control, source: Source<'_>, roots: &[Root]) -> Result<Writ
     Ok(drawer.rows)
 }
 
-/// Call `show(start, end)` for each readable part of a range, in pieces of at most PIECE bytes. Check for cancellation
-/// before each.
+/// Call `show(start, end)` for each readable part of a range, in pieces of at most PIECE bytes. Before each piece,
+/// check for cancellation.
 pub(super) fn in_pieces(
     control: &Control,
     space: &Space,

@@ -2,7 +2,8 @@
 //!
 //! An edge is EXACT if the layout says that a reference is there. It is LIKELY if a word of an unknown block, or of an
 //! object written in C, is the address of an object or of a block. It is DOUBTFUL if the word may be older than its
-//! block (padding.rs). It is STRAY if the word points into a block or lies on a stack: it may be a number, or stale.
+//! block (padding.rs). It is STRAY if the word points to the middle of a block or lies on a stack: such a word may be a
+//! number, or stale.
 
 use super::csr::{Written, MANY};
 use super::ids::{Blocks, Found};
@@ -27,12 +28,13 @@ pub(crate) const LIKELY: u32 = 1;
 pub(crate) const DOUBTFUL: u32 = 2;
 pub(crate) const STRAY: u32 = 3;
 
-/// The kind of a node is the number of its type plus one, or 0 without a type. Two more bits: BUFFER for a buffer, and
-/// IDLE for a block that the interpreter keeps for reuse.
+/// The kind of a node is the number of its type plus one, or 0 for a node without a type. Two more bits may be set:
+/// BUFFER for a buffer, and IDLE for a block that the interpreter keeps for reuse.
 pub(crate) const BUFFER: u32 = 1 << 31;
 pub(crate) const IDLE: u32 = 1 << 30;
 pub(crate) const KIND: u32 = IDLE - 1;
-/// A bit in the key of a group of C code's blocks: the number is that of a kind of structure, not of a type.
+/// A bit in the key of a group of blocks of C code. It says that the number in the key is that of a kind of structure,
+/// not of a type.
 pub(crate) const NAMED: u32 = 1 << 29;
 
 /// Return whether a node of this kind is a living object.
@@ -41,25 +43,26 @@ pub(crate) fn is_object(kind: u32) -> bool {
     kind & KIND != 0 && kind & (BUFFER | IDLE) == 0
 }
 
-/// The bytes that are read at once: a multiple of the size of every table's entries, so that none is divided.
+/// The number of bytes that are read at once. It is a multiple of the size of every table's entries, so that no entry
+/// is divided.
 const WINDOW: u64 = 48 << 12;
 const WORD: u64 = 8;
 const MAX_INLINE: u64 = 256;
-/// The least number of adjacent words to blocks of one size that count as a free list. The interpreter's other adjacent
-/// fields are fewer, or point to living lists and dicts.
+/// The least number of adjacent words, which point to blocks of one size, that count as a free list. Other adjacent
+/// fields of the interpreter are fewer, or point to living lists and dicts.
 const LEAST_LIST: usize = 8;
-/// So many adjacent words are a free list even if they all point to living lists and dicts.
+/// The number of adjacent words that are a free list even if all of them point to living lists and dicts.
 const SURE_LIST: usize = 24;
 const SPARE_HEAD: usize = 128;
-/// The offset from data to base in PyArrayObject_fields.
+/// The distance from the field `data` to the field `base` in PyArrayObject_fields.
 const BASE: u64 = 32;
-/// The offset of the next block in a block of a PyArena.
+/// The offset, in a block of a PyArena, of the pointer to the next block.
 const NEXT_OF_ARENA: u64 = 16;
-/// Bits of tp_flags: subclasses of list and of dict.
+/// Bits of tp_flags: the type is a subclass of list, or of dict.
 const LIST: u64 = 1 << 25;
 const DICT: u64 = 1 << 29;
 
-/// The numbers of types, the same for all workers.
+/// The numbers of types, which all workers share.
 #[derive(Default)]
 pub(crate) struct Registry {
     numbers: HashMap<u64, u32>,
@@ -75,10 +78,10 @@ impl Registry {
     }
 }
 
-/// A table of the dynamic linker begins among so many first words of its block.
+/// The number of words at the start of a block among which a table of the dynamic linker begins.
 const LINE_WORDS: usize = 16;
 
-/// The input of all workers.
+/// The input that all workers share.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) space: &'a Space,
@@ -89,22 +92,22 @@ pub(crate) struct Source<'a> {
     pub(crate) registry: &'a Mutex<Registry>,
     /// The addresses of the dynamic linker's tables, ascending. Such a table refers only to the previous one.
     pub(crate) linked: &'a [u64],
-    /// The parts of C code's blocks that hold no items, according to the containers to which the blocks belong;
+    /// The parts of blocks of C code that contain no items, according to the containers to which the blocks belong;
     /// ascending.
     pub(crate) left_over: &'a [(u64, u64)],
     /// The addresses of words that are certainly references, ascending.
     pub(crate) holders: &'a [u64],
 }
 
-/// Receives the references that a `Drawer` finds.
+/// A receiver of the references that a `Drawer` finds.
 pub(crate) trait Sink: Default {
-    /// Return the block that contains an address. The sink decides what identifies the block.
+    /// Return the block that contains an address. Each sink decides how it identifies a block.
     fn find(&self, blocks: &Blocks<'_>, pointer: u64) -> Option<Found>;
     /// Add a reference to a block.
     fn lead(&mut self, found: Found, strength: u32);
     /// Count bytes that were needed but could not be read.
     fn miss(&mut self, bytes: u64);
-    /// Set the reference count of the object whose references are being added; MANY if larger.
+    /// Set the reference count of the object whose references are being added. Counts above MANY are passed as MANY.
     fn counted(&mut self, count: u8);
 }
 
@@ -129,13 +132,13 @@ impl Sink for Written {
     }
 }
 
-/// Round numbers are multiples of this: sizes, limits, and the floats 0.5, 0.75, 1.0 and 1.5.
+/// The divisor of all round numbers: sizes, limits, and the floats 0.5, 0.75, 1.0 and 1.5 are multiples of it.
 const ROUND: u64 = 1 << 20;
-/// The most words that a worker notes as possible round numbers. Any further ones count as references.
+/// The largest number of words that a worker records as possible round numbers. All further words count as references.
 const MOST_ROUNDS: usize = 4_000;
 
-/// A word that may be a reference or a round number (rounds.rs). It lies `offset` bytes after the start of the block
-/// `source`.
+/// A word that may be a reference to the node `target`, or a round number (rounds.rs). It lies `offset` bytes after the
+/// start of the block `source`.
 #[derive(Clone, Copy)]
 pub(crate) struct Round {
     pub(crate) source: u32,
@@ -150,14 +153,14 @@ pub(crate) struct Drawer<'a, S = Written> {
     shapes: Vec<Option<Arc<Shape>>>,
     bounds: (u64, u64),
     spans: Vec<(u64, u64)>,
-    /// The offsets in a block at which an object may begin, one bit for each multiple of eight.
+    /// A bitmap of the offsets in a block at which an object may begin, with one bit for each multiple of eight.
     starts: u128,
     scratch: Vec<u8>,
     pub(crate) rows: S,
     pub(crate) padding: Padding,
-    /// Blocks of C code whose last word is a reference: (block, its group).
+    /// Blocks of C code whose last word is a reference, each with its group: (block, group).
     pub(crate) lasts: Vec<(u32, u32)>,
-    /// Blocks of syntax trees.
+    /// Blocks that contain syntax trees.
     pub(crate) syntax: Vec<u32>,
     pub(crate) rounds: Vec<Round>,
     /// Objects that only pass on an address (`Form::is_handle`).
@@ -166,7 +169,8 @@ pub(crate) struct Drawer<'a, S = Written> {
     drawn: (u32, u64),
 }
 
-/// The bytes of a block, or of an object from its own address on. `head`: the first of them, already read.
+/// The bytes of a block or, if they begin inside a block, of an object. `head`: the first of these bytes, which are
+/// already read.
 #[derive(Clone, Copy)]
 struct Bytes<'a> {
     address: u64,
@@ -180,8 +184,8 @@ impl Bytes<'_> {
     }
 }
 
-/// What a word of a possible free list points to: an object, or the keys of a dict. `size`: the size of its block;
-/// `is_head`: the word points to the head by which the collector links the object.
+/// The object, or the keys of a dict, to which a word of a possible free list points. `size`: the size of the block
+/// there; `is_head`: whether the word points to the head by which the collector links the object.
 #[derive(Clone, Copy)]
 struct Spare {
     size: u64,
@@ -218,7 +222,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Add a reference to the block that contains `pointer`; ignore other pointers.
+    /// Add a reference to the block that contains `pointer`. If no block does, nothing is added.
     #[inline(always)]
     pub(crate) fn reference(&mut self, pointer: u64, strength: u32) {
         if pointer < self.bounds.0 || pointer >= self.bounds.1 {
@@ -229,9 +233,9 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Add the reference that a word may be. If something begins where it points, the edge has this strength. If it
-    /// points elsewhere into a block, the edge is STRAY, or there is none for EXACT. Return whether something begins
-    /// there.
+    /// Add a reference if the word `pointer` may be one. If something begins where the word points, the edge gets the
+    /// strength `strength`. If the word points elsewhere into a block, the edge is STRAY, or there is no edge if
+    /// `strength` is EXACT. Return whether something begins where the word points.
     #[inline(always)]
     fn word(&mut self, pointer: u64, strength: u32) -> bool {
         if strength != EXACT && strays::has_tag(pointer) {
@@ -243,7 +247,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
         let Some(found) = self.rows.find(&self.source.blocks, pointer) else { return false };
         let inside = pointer.wrapping_sub(found.address);
-        // The last word of a block lies in the next chunk's header, and the lists of free chunks point to headers.
+        // The last word of a block lies in the header of the next chunk, and the lists of free chunks point to headers.
         if inside > 0 && strength != EXACT && self.source.blocks.heaps.is_header(pointer) {
             if pointer > found.address {
                 self.rows.lead(found, STRAY);
@@ -260,8 +264,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         begins
     }
 
-    /// Do the same as `word` for the word at `address` in the block that is being read. Note it if it may be a round
-    /// number.
+    /// Add a reference, as `word` does, if the word `pointer` at `address` in the present block may be one. Record the
+    /// word if it may be a round number.
     #[inline(always)]
     fn word_at(&mut self, address: u64, pointer: u64, strength: u32) {
         if self.word(pointer, strength) && strength == LIKELY && pointer % ROUND == 0 && pointer < LOW {
@@ -278,7 +282,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Add a stray reference if the word, with its tag bits removed, is the address of a block.
+    /// Add a stray reference if the word without its tag bits is the address of a block.
     #[inline(always)]
     fn tagged(&mut self, word: u64) {
         if let Some(pointer) = strays::untagged(word, &self.spans) {
@@ -302,8 +306,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         self.types.layout.slab.is_some() && slot().is_some_and(|(_, size)| self.types.is_slab_size(size))
     }
 
-    /// Call `show` with the bytes at the offsets [from, to), in pieces. The size of each but the last is a multiple of
-    /// 48.
+    /// Call `show` with the bytes at the offsets [from, to), in pieces. The size of each piece but the last is a
+    /// multiple of 48.
     fn pieces(&mut self, bytes: Bytes<'_>, from: u64, to: u64, show: &mut dyn FnMut(&mut Self, u64, &[u8])) {
         let to = to.min(bytes.size());
         if from >= to {
@@ -316,7 +320,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         scratch.resize(WINDOW as usize, 0);
         let (space, mut at) = (self.source.space, from);
         while at < to {
-            // Memory that is zero by definition has no references, however large it is.
+            // A range of memory that is zero by definition has no references, however large it is.
             let backed = space.next_backed(bytes.address + at).map_or(to, |next| (next - bytes.address).min(to));
             let passed = (backed - at) / WINDOW * WINDOW;
             self.rows.miss(passed - space.covered_bytes(bytes.address + at, bytes.address + at + passed));
@@ -348,14 +352,14 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Add the reference in a field, if it can be read.
+    /// Add the reference in the field at an offset, if the field can be read.
     fn reference_at(&mut self, bytes: Bytes<'_>, offset: u64, strength: u32) {
         if let Some(pointer) = self.field(bytes, offset) {
             self.reference(pointer, strength);
         }
     }
 
-    /// Add `count` adjacent references, the first at the offset `from`.
+    /// Add `count` adjacent references, the first of them at the offset `from`.
     fn references(&mut self, bytes: Bytes<'_>, from: u64, count: u64) {
         let to = from.saturating_add(count.saturating_mul(8));
         self.pieces(bytes, from, to, &mut |drawer, _, piece| {
@@ -363,8 +367,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         });
     }
 
-    /// Add the references of a table at the offset `from`: `words` words in each of its `count` entries. An entry has
-    /// `step` bytes, and its references begin at its byte `first`.
+    /// Add the references of a table that begins at the offset `from`: `words` words in each of its `count` entries. An
+    /// entry has `step` bytes, and its references begin at the offset `first` in the entry.
     fn table(&mut self, bytes: Bytes<'_>, from: u64, count: u64, step: u64, first: u64, words: u64) {
         let to = from.saturating_add(count.saturating_mul(step));
         self.pieces(bytes, from, to, &mut |drawer, _, piece| {
@@ -376,17 +380,18 @@ impl<'a, S: Sink> Drawer<'a, S> {
         });
     }
 
-    /// Add every word of a block of unknown contents that may be a reference.
+    /// Add every word that may be a reference, of a block whose contents are unknown.
     fn anything(&mut self, bytes: Bytes<'_>) {
         self.words(bytes, u64::MAX, (bytes.size().saturating_sub(WORD), DOUBTFUL));
     }
 
-    /// Add the references of a block of C code, and record its last word, which may lie after the requested bytes.
+    /// Add the references of a block of C code, and record its last word, which may lie after the bytes that were
+    /// requested.
     fn structure(&mut self, id: u32, size: u64, bytes: Bytes<'_>) {
         if self.types.layout.is_syntax(bytes.address, size, bytes.head) {
             self.syntax.push(id);
-            // Only the link to the next block is a reference: a PyArena lists the objects that its nodes name. The
-            // unused parts of its blocks hold stale words of former owners.
+            // Only the link to the next block is a reference: a PyArena has a list of the objects that its nodes name.
+            // The unused parts of its blocks have stale words of former owners.
             let start = self.types.layout.outer_hook(bytes.head) as u64;
             return self.reference_at(bytes, start + NEXT_OF_ARENA, LIKELY);
         }
@@ -419,8 +424,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Add the words before the offset `to` that may be references: as LIKELY, but from the offset `from` on with
-    /// `strength`.
+    /// Add the words before the offset `to` that may be references: as LIKELY before the offset `from`, and with
+    /// `strength` after it.
     fn words(&mut self, bytes: Bytes<'_>, to: u64, (from, strength): (u64, u32)) {
         self.pieces(bytes, 0, to, &mut |drawer, at, piece| {
             for (index, word) in piece.chunks_exact(8).enumerate() {
@@ -431,7 +436,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         });
     }
 
-    /// Add the words of a container's block before the offset `to`: as LIKELY, but in the unused parts `left` as STRAY.
+    /// Add the words before the offset `to` of a block that belongs to a container: as LIKELY, but as STRAY in the
+    /// unused parts `left`.
     fn container(&mut self, bytes: Bytes<'_>, to: u64, mut left: &[(u64, u64)]) {
         self.pieces(bytes, 0, to, &mut |drawer, at, piece| {
             for (word, address) in piece.chunks_exact(8).zip((bytes.address + at..).step_by(8)) {
@@ -444,8 +450,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         });
     }
 
-    /// Add the words before the offset `to` of a block with an interpreter's state, as LIKELY, without stale words of
-    /// free lists (3.10 and later, where the state is not static data).
+    /// Add the words before the offset `to` of a block that contains an interpreter's state: as LIKELY, without the
+    /// stale words of free lists. From 3.10 on the state is in such a block and not in static data.
     fn interpreter_state(&mut self, bytes: Bytes<'_>, to: u64) {
         self.pieces(bytes, 0, to, &mut |drawer, _, piece| {
             let left = drawer.left_over(piece);
@@ -456,10 +462,11 @@ impl<'a, S: Sink> Drawer<'a, S> {
 
     /// Return the offsets of words that keep nothing alive: words of free lists that point to living objects, and words
     /// that point to the heads by which the collector links objects. A free list is a run of many words that point to
-    /// blocks of one size: either to objects, some of them lists or dicts, or to keys of dicts (3.10 to 3.12).
+    /// blocks of one size. The blocks are objects, some of them lists or dicts; or all of them are keys of dicts (3.10
+    /// to 3.12).
     fn left_over(&mut self, piece: &[u8]) -> HashSet<u64> {
         let found: Vec<_> = piece.chunks_exact(8).map(|word| self.spare(u64_at(word, 0))).collect();
-        // A block before or after a list of keys may have their size.
+        // The block of a neighbour of a list of keys may have the same size as these keys.
         let size = |place: usize| found.get(place).copied().flatten().map(|spare| (spare.size, spare.is_keys));
         let heads = (0..found.len()).filter(|place| found[*place].is_some_and(|spare| spare.is_head));
         let (mut left, mut first): (HashSet<u64>, usize) = (heads.map(|place| 8 * place as u64).collect(), 0);
@@ -468,12 +475,12 @@ impl<'a, S: Sink> Drawer<'a, S> {
                 continue;
             }
             let run = || found[first..=place].iter().flatten();
-            // The interpreter's adjacent fields that are no free list all point to living lists and dicts, and there
-            // are fewer than SURE_LIST.
+            // The adjacent fields of the interpreter that are no free list all point to living lists and dicts, and
+            // there are fewer of them than SURE_LIST.
             let is_long = || run().count() >= SURE_LIST;
             let is_reused = || run().any(|spare| !spare.is_alive || !spare.is_container);
             let is_of_objects = || run().any(|spare| spare.is_container) && (is_long() || is_reused());
-            // The interpreter refers to keys only through their dict.
+            // Apart from free lists, the interpreter refers to keys only through their dict.
             let is_of_keys = || run().all(|spare| spare.is_keys);
             let is_list = run().count() >= LEAST_LIST && (is_of_keys() || is_of_objects());
             if size(place).is_some() && is_list {
@@ -506,7 +513,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         Some(Spare { size: block.size, is_keys: false, is_container, is_alive, is_head })
     }
 
-    /// Return the block without the bytes that debug hooks put before its contents, and the number of these bytes.
+    /// Return the block without the bytes that Python's debug hooks put before its contents, and the number of these
+    /// bytes.
     fn unhooked<'b>(&self, bytes: Bytes<'b>) -> (Bytes<'b>, u64) {
         let layout = self.types.layout;
         let hook = layout.hook + layout.outer_hook(bytes.head) as u64;
@@ -550,7 +558,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Return whether a block holds the keys of a small dict that the interpreter freed and keeps for reuse
+    /// Return whether a block contains the keys of a small dict that the interpreter freed and keeps for reuse
     /// (dictobject.c, keys_free_list). Nothing refers to such a block, and its words are those of the last dict. None
     /// if the head of the block is cut off.
     fn is_of_freed_keys(&self, bytes: Bytes<'_>) -> Option<bool> {
@@ -567,8 +575,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         Some(slots == MIN_SLOTS && free.checked_add(used)? == usable(MIN_SLOTS))
     }
 
-    /// Return where the keys and values of a dict lie, as the arguments (from, count, step, first, words) of `table`;
-    /// None if the head of the block is cut off.
+    /// Return the position of the keys and values of a dict, as the arguments (from, count, step, first, words) of
+    /// `table`; None if the head of the block is cut off.
     fn entries(&self, bytes: Bytes<'_>) -> Option<(u64, u64, u64, u64, u64)> {
         let KeysLayout { kind, log2_index_bytes, size, entries, indices } = *self.source.layout.keys.as_ref()?;
         let count = self.field(bytes, entries)?;
@@ -583,9 +591,9 @@ impl<'a, S: Sink> Drawer<'a, S> {
         Some((indices.saturating_add(index_bytes), count, step, first, 2))
     }
 
-    /// Add the attribute values of an object, which begin at the offset `prefix` (3.11, 3.12). The bytes before them,
-    /// read backwards, hold the size of these bytes, the number of values, and the index of each value in the order of
-    /// insertion.
+    /// Add the attribute values of an object, which begin at the offset `prefix` (3.11, 3.12). The bytes before them
+    /// have to be read backwards. They contain their own size, the number of values, and the index of each value in the
+    /// order of insertion.
     fn prefixed(&mut self, bytes: Bytes<'_>, prefix: u64) {
         let known = bytes.head;
         let Some(used) = (prefix as usize).checked_sub(2).and_then(|at| known.get(at).copied()) else { return };
@@ -611,7 +619,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         shape
     }
 
-    /// Add the references of an object, if it is alive; return its kind.
+    /// Add the references of an object if it is alive. Return the object's kind.
     #[inline(always)]
     fn object(&mut self, number: u32, alive: bool, address: u64, size: u64, end: u64, head: &[u8]) -> u32 {
         let outer = self.types.layout.outer_hook(head) as u64;
@@ -668,8 +676,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         self.reference(pointer, EXACT);
     }
 
-    /// Add a reference to the memory that a numpy array views but does not own, if the array's base only passes on an
-    /// address (`Form::is_handle`).
+    /// Add a reference to the memory that a numpy array views but does not own, if the array's base is an object that
+    /// only passes on an address (`Form::is_handle`).
     fn shown(&mut self, claim: &PlacedClaim, block: Bytes<'_>) {
         if claim.extent.rule != STRIDES {
             return;
@@ -708,7 +716,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
             });
         }
         if let Some(header) = (shape.inline_at > 0).then(|| self.field(object, shape.inline_at)).flatten() {
-            // uint8_t capacity, size, embedded, valid
+            // The bytes of the header are uint8_t capacity, size, embedded, valid.
             if header >> 24 & 0xFF != 0 {
                 self.references(object, shape.inline_at + 8, (header & 0xFF).min(MAX_INLINE));
             }
@@ -721,7 +729,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Return the number of items of an object: its `ob_size` without the sign, which in an int is that of the number.
+    /// Return the number of items of an object: its `ob_size` without the sign. In an int, the sign of `ob_size` is the
+    /// sign of the number.
     fn count_of(&self, object: Bytes<'_>) -> Option<u64> {
         self.field(object, self.source.layout.ob_size).map(|count| (count as i64).unsigned_abs())
     }
@@ -785,7 +794,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
             piece.chunks_exact(8).for_each(|word| drawer.reference(u64_at(word, 0) & clean, EXACT));
         });
         if count.is_none() {
-            // The frame runs: the height of its stack is in a register. Or the height cannot be read.
+            // Either the frame runs, so that the height of its stack is in a register, or the height cannot be read.
             self.pieces(object, locals + exact * 8, u64::MAX, &mut |drawer, _, piece| {
                 piece.chunks_exact(8).for_each(|word| _ = drawer.word(u64_at(word, 0) & clean, DOUBTFUL));
             });
@@ -793,21 +802,21 @@ impl<'a, S: Sink> Drawer<'a, S> {
     }
 }
 
-/// An object that was examined. `number`: the drawer's number of its type.
+/// An object that was examined. `number`: the number of its type, as the drawer counts types.
 #[derive(Clone, Copy)]
 pub(crate) struct Looked {
     pub(crate) number: u32,
-    /// The object's own address, not its block's.
+    /// The address of the object itself, which may lie after the start of its block.
     pub(crate) address: u64,
     /// The object's reference count.
     pub(crate) references: u64,
-    /// Whether it refers to no other block.
+    /// Whether the object refers to no other block.
     pub(crate) is_leaf: bool,
     pub(crate) has_claims: bool,
 }
 
 /// A table of references at the address `at`: `words` words in each of its `count` entries. An entry has `step` bytes,
-/// and its references begin at its byte `first`.
+/// and its references begin at the offset `first` in the entry.
 #[derive(Clone, Copy)]
 pub(crate) struct Table {
     pub(crate) at: u64,
@@ -817,9 +826,9 @@ pub(crate) struct Table {
     pub(crate) words: u64,
 }
 
-/// Examine single objects, in any order.
+/// Methods that examine single objects, in any order.
 impl<S: Sink> Drawer<'_, S> {
-    /// Return the living object in a block that begins with the bytes `head`; None if there is none.
+    /// Return the living object in a block whose first bytes are `head`; None if there is none.
     #[inline(always)]
     pub(crate) fn look(&mut self, block: &Block, head: &[u8]) -> Option<Looked> {
         let (number, _) = self.types.object_in(head, block.size).filter(|(_, is_alive)| *is_alive)?;
@@ -841,7 +850,7 @@ impl<S: Sink> Drawer<'_, S> {
         Some(Looked { number, address: block.address + before, references, is_leaf, has_claims })
     }
 
-    /// Follow the references of an object that was examined.
+    /// Follow the references of an object that `look` has examined.
     pub(crate) fn follow(&mut self, looked: &Looked, block: &Block, head: &[u8]) {
         self.object(looked.number, true, block.address, block.size, block.end, head);
     }
@@ -866,19 +875,19 @@ impl<S: Sink> Drawer<'_, S> {
         Some(Table { at, count, step, first, words })
     }
 
-    /// Return tp_flags of a type, by the drawer's number.
+    /// Return the tp_flags of a type, given by the drawer's number of the type.
     pub(crate) fn flags(&self, number: u32) -> u64 {
         self.types.kinds[number as usize].flags
     }
 
-    /// Return the address of a type, by the drawer's number.
+    /// Return the address of a type, given by the drawer's number of the type.
     pub(crate) fn kind(&self, number: u32) -> u64 {
         self.types.kinds[number as usize].address
     }
 }
 
 impl Drawer<'_> {
-    /// Return the number and the mark of a block, and continue with its row.
+    /// Return the number and the mark of the block at `place`, and continue with the block's row.
     #[inline(always)]
     fn mark_at(&mut self, place: Place) -> Option<(u32, u32)> {
         let id = self.source.blocks.ids.id_of(place)?;
@@ -910,8 +919,8 @@ impl Drawer<'_> {
         self.source.space.word(own.wrapping_add(self.source.layout.tp_weaklistoffset)).ok()
     }
 
-    /// Add the words of [start, end), memory outside the heaps. `has_lists`: the interpreter keeps free lists there;
-    /// their words still point to an object after it was taken off the list.
+    /// Add the words of [start, end), which is memory outside the heaps. `has_lists`: whether the interpreter keeps
+    /// free lists there, whose words still point to an object after it was taken off the list.
     pub(crate) fn range(&mut self, start: u64, end: u64, strength: u32, has_lists: bool) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(WINDOW as usize, 0);
@@ -928,8 +937,8 @@ impl Drawer<'_> {
         self.scratch = scratch;
     }
 
-    /// Add a word outside the heaps. A word below 4 GiB may be a number: `strays::sign` decides, unless the word is one
-    /// of `holders`.
+    /// Add a word of memory outside the heaps. A word below 4 GiB may be a number: `strays::sign` decides whether it is
+    /// one, unless the word is one of `holders`.
     fn outer_word(&mut self, address: u64, pointer: u64, strength: u32) {
         let is_certain = || self.source.holders.binary_search(&address).is_ok();
         if pointer >= LOW || pointer < self.bounds.0 || pointer >= self.bounds.1 || is_certain() {
@@ -977,7 +986,7 @@ impl Visitor for Drawer<'_> {
                     self.reference_at(bytes, self.types.layout.hook, LIKELY);
                     0
                 }
-                // The block has no owner: the interpreter keeps it for the next numbers.
+                // The block has no owner, because the interpreter keeps it for the next numbers that it makes.
                 () if has_slots && self.types.is_idle_slab(address, size) => IDLE,
                 () => {
                     self.structure(id, size, bytes);
@@ -1006,14 +1015,15 @@ impl Visitor for Drawer<'_> {
     }
 }
 
-/// Return the address of the table before this one of the dynamic linker, which begins with the bytes `head`: the word
-/// before the one with the block's own address (struct dlfo_mappings_segment: previous, to_free).
+/// Return the address of the previous table of the dynamic linker. The present table begins with the bytes `head`. The
+/// address is in the word before the word with the block's own address (struct dlfo_mappings_segment: previous,
+/// to_free).
 pub(super) fn previous(head: &[u8], block: u64) -> Option<u64> {
     let words: Vec<u64> = head.chunks_exact(8).take(LINE_WORDS + 2).map(|word| u64_at(word, 0)).collect();
     words.windows(2).find(|pair| pair[1] == block).map(|pair| pair[0])
 }
 
-/// Return those of the parts `all` (ascending) that begin in the block [start, end).
+/// Return those of the parts `all` (ascending) that begin inside the block [start, end).
 #[inline(always)]
 pub(super) fn left_in(all: &[(u64, u64)], start: u64, end: u64) -> &[(u64, u64)] {
     if all.is_empty() {
@@ -1024,8 +1034,8 @@ pub(super) fn left_in(all: &[(u64, u64)], start: u64, end: u64) -> &[(u64, u64)]
     &all[first..first + count]
 }
 
-/// Return how many bytes of the block [start, end) were needed but could not be read. `most`: how many of its first
-/// bytes are needed; `head`: the bytes that were read.
+/// Return how many needed bytes of the block [start, end) could not be read. `most`: the number of bytes at its start
+/// that are needed; `head`: the bytes that were read.
 #[inline(always)]
 pub(super) fn unread_of(space: &Space, (start, end): (u64, u64), most: usize, head: &[u8]) -> u64 {
     let (size, got) = (end.saturating_sub(start), head.len() as u64);

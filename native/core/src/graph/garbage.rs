@@ -1,9 +1,9 @@
-//! Find unreachable objects: objects to which only one another refer. Objects in question are those that no exact
-//! references from modules or frames reach.
+//! Find unreachable objects: objects that are referenced only by each other. The objects in question are those that no
+//! exact references from modules or frames reach.
 //!
 //! A word on a stack or in a C structure may be stale, so it does not prove that an object is alive. The object's
 //! reference count does: if it is larger than the number of references from the objects in question, something else
-//! holds the object. CPython's own collector works like this (`subtract_refs`), but for one generation instead of all
+//! holds the object. CPython's own collector works like this (`subtract_refs`), but on one generation instead of all
 //! objects.
 
 use super::csr::{split, Edges};
@@ -17,12 +17,12 @@ const OFTEN: usize = 1 << 20;
 pub(crate) struct Garbage {
     /// Objects that are in use according to the allocator but unreachable.
     pub(crate) objects: Vec<u32>,
-    /// Buffers that belong to those objects, by number.
+    /// The numbers of the buffers that belong to these objects.
     pub(crate) buffers: Vec<u32>,
 }
 
-/// Find the unreachable objects and their buffers. `first_static`: the number after the last block's. `count_of`
-/// returns an object's reference count.
+/// Find the unreachable objects and their buffers. `first_static`: the number after that of the last block. `count_of`
+/// returns the reference count of an object.
 pub(crate) fn find(
     edges: &Edges,
     tree: &Tree,
@@ -33,7 +33,7 @@ pub(crate) fn find(
 ) -> Result<Garbage, Cancelled> {
     let questionable = |node: u32| node < first_static && tree.phases[node as usize] >= BY_OTHERS;
     let is_object = |node: u32| is_object(kinds[node as usize]);
-    // References from the objects in question, or from their buffers, to one another.
+    // For each object, the number of references to it from the objects in question or from their buffers.
     let mut inner = vec![0u32; first_static as usize];
     for node in (0..first_static).filter(|node| questionable(*node) && kinds[*node as usize] & !IDLE != 0) {
         for edge in edges.of(node) {

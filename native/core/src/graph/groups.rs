@@ -1,5 +1,5 @@
-//! Group blocks by type or size. Compute what all blocks of a group retain together, and which single blocks retain the
-//! most.
+//! Group blocks by type or size. Compute how many bytes all blocks of a group retain together, and which single blocks
+//! retain the most.
 
 use super::csr::split;
 use super::edges::{BUFFER, IDLE, KIND, NAMED};
@@ -11,15 +11,15 @@ use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// The blocks of one type, or of one size if the type is unknown.
+/// The blocks of one type or, if their type is unknown, of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grouped {
-    /// The address of the type; 0 if unknown. For structures, the number of their kind instead.
+    /// The address of the type; 0 if the type is unknown. For structures, the number of the kind of structure instead.
     pub type_address: u64,
-    /// object, idle (on a free list), buffer, structure (a block of C code of known kind, in a program with Python) or
-    /// unknown.
+    /// The kind of the blocks: object, idle (on a free list), buffer, structure (a block of C code of known kind, in a
+    /// program with Python) or unknown.
     pub kind: &'static str,
-    /// The size of each block with its header; 0 if the type is known, because sizes may differ then.
+    /// The size of each block, including its header; 0 if the type is known, because the sizes may differ then.
     pub size: u64,
     pub count: u64,
     pub bytes: u64,
@@ -62,8 +62,8 @@ impl Graph {
         Grouped { type_address, kind: name, size, count, bytes }
     }
 
-    /// Return for each group the bytes that would be freed if all its blocks were removed. With `top`, groups that
-    /// cannot be among the `top` largest are left out.
+    /// Return, for each group, the bytes that would be freed if all its blocks were removed. With `top`, groups that
+    /// cannot be among the `top` largest groups are left out.
     pub fn retained_by_group(&self, watcher: &dyn Watcher, top: Option<usize>) -> Result<Vec<RetainedByGroup>> {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let sizes = self.sizes();
@@ -89,7 +89,8 @@ impl Graph {
         Ok(rows.into_iter().map(named).collect())
     }
 
-    /// Return the blocks that a node retains, itself included, by group; the groups with the most bytes first.
+    /// Return the blocks that a node retains, including the node itself, as groups. The groups with the most bytes come
+    /// first.
     pub fn kept_by(&self, watcher: &dyn Watcher, id: u32) -> Result<Vec<Grouped>> {
         let id = self.check(id)?;
         let found = self.dominators(watcher)?;
@@ -119,10 +120,10 @@ impl Graph {
         Ok(rows)
     }
 
-    /// Return the blocks that retain the most as `(id, bytes)`, largest first. A block whose immediate dominator is a
-    /// block has no row in three cases: both have one type (or one size if the type is unknown); both retain the same;
-    /// it retains only itself. A block that no other block dominates has no row if it retains only itself and has fewer
-    /// than `least` bytes.
+    /// Return the blocks that retain the most, as `(id, bytes)`, largest first. A block whose immediate dominator is
+    /// also a block has no row in three cases: the two blocks have the same type (or the same size, if the type is
+    /// unknown); the two retain the same bytes; the block retains only itself. A block that no other block dominates
+    /// has no row if it retains only itself and has fewer than `least` bytes.
     pub fn top_blocks(&self, watcher: &dyn Watcher, top: Option<usize>, least: u64) -> Result<Vec<(u32, u64)>> {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let sizes = self.sizes();
@@ -146,8 +147,8 @@ impl Graph {
         Ok(rows)
     }
 
-    /// Return the number of different nodes to which a node refers, and the `top` largest of them as `(id, bytes)`,
-    /// largest first.
+    /// Return the number of different nodes to which a node refers, and the `top` largest of these nodes as `(id,
+    /// bytes)`, largest first.
     pub fn largest_targets(&self, id: u32, top: usize) -> Result<(u64, Vec<(u32, u64)>)> {
         let blocks = self.blocks();
         let mut targets: Vec<u32> = self.edges.of(self.check(id)?).iter().map(|edge| split(*edge).0).collect();

@@ -11,10 +11,10 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 
 const WORD: u64 = 8;
-/// How many words one loop compares; the compiler vectorizes the loop.
+/// The number of words that one loop compares. The compiler vectorizes this loop.
 const AT_ONCE: usize = 256;
 
-/// The addresses of unreached blocks, and the range in which they lie.
+/// The addresses of unreached blocks, and the address range in which all of them lie.
 struct Lost {
     addresses: Addresses,
     low: u64,
@@ -22,10 +22,10 @@ struct Lost {
 }
 
 impl Graph {
-    /// Return `(address, word)` for each word that is the address of an unreached block but no edge of the graph. Such
-    /// words lie at unaligned addresses in `inside` (memory with blocks) and in `outside`, or at any address in
-    /// `files`. Words in unreached or free blocks are left out. Return nothing if the graph is incomplete, or if the
-    /// unreached blocks have fewer than `least` bytes together.
+    /// Return `(address, word)` for each word that is the address of an unreached block but no edge of the graph. The
+    /// words of `inside` (memory with blocks) and of `outside` are examined at unaligned addresses, the words of
+    /// `files` at all addresses. Words in unreached or free blocks are left out. Nothing is returned if the graph is
+    /// incomplete, or if the unreached blocks have fewer than `least` bytes together.
     pub fn hidden_words(
         &self,
         watcher: &dyn Watcher,
@@ -50,7 +50,7 @@ impl Graph {
         let lost = Lost { span: addresses.iter().copied().max().unwrap_or(0) - low + 1, low, addresses };
         let heaps = self.heaps.lend();
         let space = heaps.space;
-        // A word in a heap counts only if a root reaches its block.
+        // A word in a heap counts only if a root reaches the block that contains the word.
         let is_alive = |at: u64, is_inside: bool| {
             let id = heaps.block_at(at).and_then(|block| self.ids.id_of(block.place));
             id.map_or(!is_inside, |id| tree.phases[id as usize] != NOT_REACHED)
@@ -84,7 +84,7 @@ impl Graph {
 
 impl Lost {
     /// Append `(address, word)` to `found` for each word of `bytes` that is the address of an unreached block and
-    /// begins `shift` bytes after a multiple of eight. `base`: the address of `bytes`.
+    /// begins `shift` bytes after a multiple of eight. `base`: the address of `bytes` in the target.
     fn words(&self, bytes: &[u8], base: u64, shift: u64, found: &mut Vec<(u64, u64)>) {
         let bytes = bytes.get(shift as usize..).unwrap_or_default();
         for (piece, words) in bytes.chunks(AT_ONCE * WORD as usize).enumerate() {

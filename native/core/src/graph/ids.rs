@@ -1,7 +1,7 @@
-//! Consecutive numbers for all used blocks: a block's number is its rank among the used ones.
+//! Consecutive numbers for all used blocks. The number of a block is its rank among the used blocks.
 //!
-//! The order is: the blocks of each store (by address), static types, roots. This takes one bit and half a byte for
-//! each place where a block can begin, instead of a table row for each block.
+//! The order of the numbers is: the blocks of each store (by address), static types, roots. The numbers take one bit
+//! and half a byte for each place where a block can begin, instead of a table row for each block.
 
 use crate::allocators::block::{Block, Place};
 use crate::allocators::heaps::Heaps;
@@ -10,10 +10,10 @@ use crate::bits::{members_of, SharedBits};
 use crate::by_address::ByAddress;
 use gdbheap_access::memory::ahead::fetch;
 
-/// Numbers are below this; the two higher bits of an edge are its strength.
+/// The limit of the numbers of nodes: all are smaller. The two higher bits of an edge are its strength.
 pub(crate) const MAX_NODES: u64 = 1 << 30;
 
-/// 64 possible blocks: bits of those that are used, and the number of used ones before them.
+/// The bits of 64 possible blocks, set for those that are used, and the number of used blocks before these 64.
 #[derive(Clone, Copy, Default)]
 struct Word {
     bits: u64,
@@ -29,20 +29,20 @@ pub(crate) struct Ranked {
 }
 
 impl Ranked {
-    /// Make an empty set for at most `numbers` possible blocks.
+    /// Make an empty set for at most `numbers` possible blocks. `first`: the number of the first used block.
     fn empty(first: u32, numbers: u64) -> Ranked {
         Ranked { words: Vec::with_capacity(numbers.div_ceil(64) as usize), first, count: 0 }
     }
 
-    /// Add the next 64 possible blocks.
+    /// Add the bits of the next 64 possible blocks.
     #[inline(always)]
     fn push(&mut self, bits: u64) {
         self.words.push(Word { bits, before: self.count });
         self.count = self.count.saturating_add(bits.count_ones());
     }
 
-    /// Rank the used blocks of a store. `walked`: the used blocks that a walk found, for a store that does not know
-    /// them itself.
+    /// Rank the used blocks of a store. `walked`: the used blocks that a walk found, for a store that does not know its
+    /// used blocks itself.
     fn of(store: &Store, walked: &SharedBits, first: u32) -> Ranked {
         let mut ranked = Ranked::empty(first, store.block_numbers());
         match store.is_told_by_walk() {
@@ -66,8 +66,8 @@ impl Ranked {
         fetch(&self.words, (index / 64) as usize);
     }
 
-    /// Return the number of the first used block at or after `index`: `first` plus the number of used blocks before
-    /// `index`.
+    /// Return the number of the first used block at or after the block with this index: `first` plus the number of used
+    /// blocks before `index`.
     pub(crate) fn id_from(&self, index: u64) -> u32 {
         match self.words.get((index / 64) as usize) {
             Some(word) => self.first + word.before + (word.bits & ((1u64 << (index % 64)) - 1)).count_ones(),
@@ -93,7 +93,7 @@ impl Ranked {
     }
 }
 
-/// The numbers of one target's blocks, static types and roots.
+/// The numbers of a target's blocks, static types and roots.
 #[derive(Default)]
 pub(crate) struct Ids {
     pub(crate) stores: Vec<Ranked>,
@@ -105,10 +105,10 @@ pub(crate) struct Ids {
     pub(crate) roots: u32,
 }
 
-/// The block, static type or root with a number.
+/// A node, found by its number: a block, a static type or a root.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Node {
-    /// A block: its user address, its size with its header, and the end of its bytes.
+    /// A block, with its user address, its size including its header, and the end of its bytes.
     Block {
         address: u64,
         size: u64,
@@ -119,7 +119,7 @@ pub(crate) enum Node {
 }
 
 impl Node {
-    /// Return the bytes of the block with its header; 0 for a number without a block.
+    /// Return the size of the block, including its header; 0 for a node that is not a block.
     pub(crate) fn size(&self) -> u64 {
         match self {
             Node::Block { size, .. } => *size,
@@ -128,7 +128,7 @@ impl Node {
     }
 }
 
-/// A used block with its number and its user address, or a static type with its number and its address.
+/// A used block or a static type that was found: its number, and its address (for a block the user address).
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) id: u32,
@@ -136,8 +136,8 @@ pub(crate) struct Found {
 }
 
 impl Ids {
-    /// Number the used blocks, the static types and the roots. `used`: for each store the used blocks that a walk
-    /// found, empty if the store knows them itself. None if there are too many nodes to number.
+    /// Number the used blocks, the static types and the roots. `used`: for each store, the used blocks that a walk
+    /// found; empty for a store that knows its used blocks itself. None if there are too many nodes to number.
     pub(crate) fn new(heaps: Heaps<'_>, used: &[SharedBits], statics: Vec<u64>, roots: usize) -> Option<Ids> {
         let mut ids = Ids { statics, ..Ids::default() };
         let mut next = 0;
@@ -167,7 +167,7 @@ impl Ids {
         self.stores[place.store as usize].id(place.number)
     }
 
-    /// Return the number of the first used block at or after this place of its store.
+    /// Return the number of the first used block at or after this place, in the same store.
     pub(crate) fn id_from(&self, place: Place) -> u32 {
         self.stores[place.store as usize].id_from(place.number)
     }
@@ -179,7 +179,7 @@ impl Ids {
     }
 }
 
-/// The blocks with their numbers.
+/// The blocks of a target and their numbers.
 #[derive(Clone, Copy)]
 pub(crate) struct Blocks<'a> {
     pub(crate) heaps: Heaps<'a>,
@@ -187,15 +187,15 @@ pub(crate) struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    /// Return the place of the block whose user address is `address`; None if there is none, or if a quick look does
-    /// not find it.
+    /// Return the place of the block whose user address is `address`; None if there is no such block, or if a quick
+    /// look-up does not find it.
     #[inline(always)]
     fn place_from(&self, address: u64) -> Option<Place> {
         for (store, index) in self.heaps.stores.iter().zip(0..) {
             if let Some(number) = store.number_from(address) {
                 return Some(Place { store: index, number });
             }
-            // The first store that knows an address owns it.
+            // The first of the stores that contain an address owns the address.
             if store.block_at(address).is_some() {
                 return None;
             }
@@ -211,7 +211,7 @@ impl Blocks<'_> {
         }
     }
 
-    /// Do the same as `find`, faster for an address at which a block begins.
+    /// Return the same result as `find`, but faster for an address at which a block begins.
     #[inline(always)]
     pub(crate) fn find_start(&self, address: u64) -> Option<Found> {
         match self.place_from(address).and_then(|place| self.ids.id_of(place)) {
@@ -243,8 +243,8 @@ impl Blocks<'_> {
         }
     }
 
-    /// Return a range of addresses that contains all blocks and static types: the lowest, and the one after the
-    /// highest.
+    /// Return a range of addresses that contains all blocks and static types, as its lowest address and the address
+    /// after its highest one.
     pub(crate) fn bounds(&self) -> (u64, u64) {
         let ((low, high), (first, last)) = (self.heaps.bounds(), self.ids.static_bounds);
         (low.min(first), high.max(last + 1))

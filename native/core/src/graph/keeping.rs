@@ -2,10 +2,10 @@
 //!
 //! A breadth-first search from the roots makes nodes of the objects that an answer may name. It opens namespaces,
 //! instances and small containers: the objects to which they refer become nodes too. Then each node that was not opened
-//! is examined as if it were deleted: an object below it would be freed with it once as many references to that object
-//! were met as its reference count says. Nothing else can then hold the object, even in memory that was not read. A
-//! node also keeps everything that a node below it keeps, if it dominates that node and all references to that node
-//! were met.
+//! is examined as if it were deleted. An object below it would be freed with the node when as many references to that
+//! object have been met as its reference count says: then nothing else can hold the object, even in memory that was not
+//! read. If a node dominates a node below it, and all references to that lower node were met, it also keeps everything
+//! that the lower node keeps.
 
 use super::csr::{joint, Edges};
 use super::dominators::Dominators;
@@ -32,47 +32,50 @@ use std::sync::atomic::AtomicU64;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// The most nodes that are reached from modules, and the most nodes in all.
+/// The largest number of nodes that are reached from modules, and the largest number of all nodes.
 const MOST_OF_MODULES: usize = 96 << 10;
 const MOST_NODES: usize = 128 << 10;
-/// Containers with more than WIDEST items are not opened, nor namespaces with more than WIDEST_NAMESPACE.
+/// The largest number of items of a container that is opened (WIDEST), and of a namespace that is opened
+/// (WIDEST_NAMESPACE).
 const WIDEST: u64 = 100;
 const WIDEST_NAMESPACE: u64 = 64 << 10;
-/// How many references lie between a root and the dicts of modules.
+/// The number of references on the way from a root to the dict of a module.
 const DEPTH_OF_MODULES: u32 = 3;
-/// An object whose chain from a root has so many references is not opened.
+/// The number of references on a chain from a root from which objects are not opened any more.
 const DEEPEST: u32 = 12;
-/// An object that refers to nothing is a node only if it has at least this size.
+/// The least size in bytes of an object that refers to nothing, if it is to become a node.
 const LEAF_BYTES: u64 = 64 << 10;
-/// The most objects, for all nodes together, to which some but not all references were met.
+/// The largest number of objects, for all nodes together, to which some but not all references were met.
 const MOST_WAITING: usize = 4 << 20;
-/// The most objects in a group that is examined for references from outside the group.
+/// The largest number of objects in a group that is examined for references from outside the group.
 const MOST_TOGETHER: usize = 1 << 20;
-/// An object with more references is immortal.
+/// The largest reference count of an object that can be freed. Objects with larger counts are immortal.
 const MOST_REFERENCES: u64 = 1 << 30;
-/// The most blocks that are examined for one node in its first turn. Each further turn allows twice as many.
+/// The largest number of blocks that are examined for one node in its first turn. Each further turn allows twice as
+/// many.
 const TURN: u64 = 64 << 10;
-/// A first turn takes at most one part in TURNS of the search's limit.
+/// The first turn of a node takes at most one part in TURNS of the search's limit.
 const TURNS: u64 = 64;
 const ENTRIES: u64 = 1 << 10;
 const HEAD: u64 = 4 << 10;
 const SHORT_HEAD: u64 = 128;
-/// If an object follows the last one within SOON bytes, probably more follow: AHEAD bytes are read ahead then.
+/// If an object begins within SOON bytes after the last one, more objects probably follow, so AHEAD bytes are read
+/// ahead.
 const SOON: u64 = 1 << 10;
 const AHEAD: usize = 8 << 10;
-/// Costs of the search; to examine a block that was read ahead costs 1. ELSEWHERE: to examine another block; OPENED: to
-/// open an object; WORDS: the number of a table's words that cost 1.
+/// Costs of steps of the search. To examine a block that was read ahead costs 1. ELSEWHERE: the cost of examining
+/// another block; OPENED: the cost of opening an object; WORDS: the number of words of a table that cost 1.
 const ELSEWHERE: u64 = 3;
 const OPENED: u64 = 8;
 const WORDS: u64 = 8;
-/// The cost after which the clock is read again.
+/// The cost of the search from one reading of the clock to the next.
 const UNTIMED: u64 = 16 << 10;
-/// Blocks of at least this size are returned one by one.
+/// The size in bytes from which blocks are returned one by one.
 const LARGE: u64 = 1 << 20;
-/// A bit of tp_flags: subclasses of type.
+/// A bit of tp_flags: the type is a subclass of type.
 const TYPE: u64 = 1 << 31;
 
-/// Objects of one type with their buffers.
+/// The objects of one type, together with their buffers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KeptPart {
     pub type_address: u64,
@@ -80,31 +83,31 @@ pub struct KeptPart {
     pub bytes: u64,
 }
 
-/// A node that keeps at least the requested minimum, or that is above such a node.
+/// A node that keeps at least the requested minimum of bytes, or that is above such a node.
 #[derive(Clone, Debug)]
 pub struct KeptNode {
-    /// Its index among all nodes, the roots first.
+    /// The index of the node among all nodes. The roots have the first indices.
     pub id: u32,
-    /// The index of the node or root from which it was reached first; its own index for a root.
+    /// The index of the node or root from which this node was reached first. For a root, its own index.
     pub above: u32,
-    /// The object's address; 0 for a root.
+    /// The address of the object; 0 for a root.
     pub address: u64,
     pub type_address: u64,
-    /// The bytes that are proven to be freed with it, and the number of their blocks.
+    /// The bytes that are proven to be freed with the node, and the number of the blocks that contain them.
     pub bytes: u64,
     pub count: u64,
-    /// The index of the node with which it would be freed; None for a root, or if there is no proof.
+    /// The index of the node with which this node would be freed; None for a root, or if there is no proof.
     pub holder: Option<u32>,
-    /// Its reference count without one reference of the node above it, and without those of objects that it keeps
-    /// itself.
+    /// The reference count of the object, without one reference from the node above it, and without the references from
+    /// objects that it keeps itself.
     pub others: u64,
-    /// What it keeps, by type, most bytes first.
+    /// The objects that the node keeps, by type. The type with the most bytes comes first.
     pub parts: Vec<KeptPart>,
-    /// The blocks of at least 1 MiB that it keeps, [start, end).
+    /// The blocks of at least 1 MiB that the node keeps, as [start, end).
     pub large: Vec<(u64, u64)>,
 }
 
-/// The result of a search. `looked`: what it cost, in blocks; `is_done`: it ended before its limits.
+/// The result of a search. `looked`: what the search cost, in blocks; `is_done`: whether it ended before its limits.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
     pub nodes: Vec<KeptNode>,
@@ -112,7 +115,7 @@ pub struct Kept {
     pub is_done: bool,
 }
 
-/// The references in one object, as the blocks to which they point.
+/// The references in one object, as the addresses of the blocks to which they point.
 #[derive(Default)]
 struct Led {
     blocks: Vec<u64>,
@@ -134,7 +137,7 @@ impl Sink for Led {
     fn counted(&mut self, _count: u8) {}
 }
 
-/// Something below a node that is still to be examined.
+/// A thing below a node that still has to be examined.
 enum Work {
     /// The block of an object that would be freed with the node.
     Object(u64),
@@ -143,15 +146,16 @@ enum Work {
     Table(Table),
 }
 
-/// What would be freed if a node were deleted, as far as it was examined.
+/// The memory that would be freed if a node were deleted, as far as it was examined.
 #[derive(Default)]
 struct Fall {
     work: Vec<Work>,
-    /// For each object to which some references were met: how many others its reference count says there are.
+    /// For each object to which some references were met, the number of references that are left according to its
+    /// reference count.
     waiting: ByAddress<u64>,
-    /// How many references to other nodes were met, by the index of the node to which they point.
+    /// For each other node to which references were met, by the node's index: the number of these references.
     tops: ByAddress<u64>,
-    /// For each type: its number, and the count and the bytes of its objects.
+    /// For each type: the number of the type, and the count and the bytes of its objects.
     sums: Vec<(u32, u64, u64)>,
     bytes: u64,
     count: u64,
@@ -183,12 +187,12 @@ struct Group {
 
 struct Member {
     block: u64,
-    /// How many references to it were not met.
+    /// The number of references to the member that were not met.
     left: u64,
     number: u32,
     buffers: Vec<u64>,
     buffer_bytes: u64,
-    /// The members and the nodes to which it refers.
+    /// The members of the group to which this member refers, and (`tops`) the nodes to which it refers.
     led: Vec<u32>,
     tops: Vec<u32>,
 }
@@ -202,8 +206,8 @@ impl Group {
         place
     }
 
-    /// Return for each member whether something outside the group holds it: some references to it were not met, or a
-    /// member that is held refers to it.
+    /// Return, for each member, whether something outside the group holds it. That is so if some references to the
+    /// member were not met, or if another member that is held refers to it.
     fn held(&self) -> Vec<bool> {
         let mut is_held: Vec<bool> = self.members.iter().map(|member| member.left > 0).collect();
         let mut open: Vec<usize> = (0..self.members.len()).filter(|place| is_held[*place]).collect();
@@ -226,21 +230,21 @@ struct Top {
     address: u64,
     number: u32,
     references: u64,
-    /// How many references are in the object itself, if these were too many to open it.
+    /// The number of references in the object itself, if they were too many to open it.
     width: u64,
     fall: Fall,
 }
 
-/// Limits of the search: the number of blocks to examine, and the seconds of processor time.
+/// Limits of the search: the number of blocks to examine, and the processor time in seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub blocks: u64,
     pub seconds: f64,
 }
 
-/// Find what the objects reachable from modules and frames keep alive, as far as reference counts prove it. Return the
-/// nodes that keep at least `minimum` bytes, and the nodes above them. Fails if there are too many blocks, or not
-/// enough memory for a bit for each.
+/// Find what the objects that modules and frames reach keep alive, as far as reference counts prove it. Return the
+/// nodes that keep at least `minimum` bytes, and the nodes above them. Fails if there are too many blocks, or if memory
+/// does not suffice for a bit for each block.
 #[allow(clippy::too_many_arguments)]
 pub fn find_kept(
     watcher: &dyn Watcher,
@@ -278,7 +282,7 @@ pub fn find_kept(
     })
 }
 
-/// Bytes that were read ahead because one object lies soon after another.
+/// Bytes that were read ahead because one object lies shortly after another.
 #[derive(Default)]
 struct Near {
     start: u64,
@@ -287,7 +291,7 @@ struct Near {
 }
 
 impl Near {
-    /// Return `size` bytes at an address if they were read ahead, or if it is worthwhile to read ahead from there; else
+    /// Return `size` bytes at an address, if they were read ahead or if it is worthwhile to read ahead from there; else
     /// None.
     #[inline(always)]
     fn head(&mut self, space: &Space, address: u64, size: usize) -> Option<&[u8]> {
@@ -314,27 +318,27 @@ struct Keeper<'a> {
     control: &'a Control<'a>,
     drawer: Drawer<'a, Led>,
     marker: Marker<'a>,
-    /// For each store, the blocks that are nodes or would be freed with one.
+    /// For each store, the blocks that are nodes or would be freed with a node.
     taken: Vec<Bits>,
     tops: Vec<Top>,
     by_block: ByAddress<u32>,
     waiting: usize,
     looked: u64,
-    /// The cost at which the search ends.
+    /// The limit of the cost: the search ends there.
     most: u64,
     /// The cost at which the clock is read next, and (`until`) the processor time at which the search ends.
     next_look: u64,
     until: Duration,
     near: Near,
-    /// The node whose turn it is.
+    /// The index of the node whose turn it is.
     turn: u32,
-    /// Large blocks that were taken, by address: (index of the node, end of the block).
+    /// The large blocks that were taken, by address, each as (index of the node, end of the block).
     large: ByAddress<(u32, u64)>,
     head: Vec<u8>,
     tables: Vec<Table>,
     /// The buffers of the object that was opened last.
     buffers: Vec<u64>,
-    /// The immediate dominator of each node, once all are found.
+    /// The immediate dominator of each node, once all dominators are found.
     holders: Vec<u32>,
 }
 
@@ -383,7 +387,7 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    /// Mark a block as a node or as freed with one; return false if it was marked already.
+    /// Mark a block as a node, or as freed with a node. Return false if the block was marked already.
     #[inline(always)]
     fn take(&mut self, block: &Block) -> bool {
         let (bits, number) = (&mut self.taken[block.place.store as usize], block.place.number);
@@ -416,7 +420,8 @@ impl<'a> Keeper<'a> {
         self.drawer.look(block, &head[..got])
     }
 
-    /// Make nodes of the objects that the roots reach, nearest first; objects of modules before those of frames.
+    /// Make nodes of the objects that the roots reach. The nearest objects come first, and objects of modules before
+    /// those of frames.
     fn reach(&mut self, roots: &[Root]) -> Result<(), Cancelled> {
         for (root, above) in roots.iter().zip(0..) {
             let (of_modules, number, fall) = (root.phase as u8 == BY_MODULES, NOBODY, Fall::default());
@@ -446,8 +451,8 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    /// Add a reference of the node `above` to a block. An object that was not met before becomes a node, unless it is
-    /// small and refers to nothing.
+    /// Add a reference from the node `above` to the block at `address`. An object that was not met before becomes a
+    /// node, unless it is small and refers to nothing.
     fn meet(&mut self, above: u32, address: u64, queue: &mut VecDeque<u32>) {
         if let Some(known) = self.by_block.get(&address) {
             *self.tops[above as usize].fall.tops.entry(u64::from(*known)).or_default() += 1;
@@ -508,7 +513,7 @@ impl<'a> Keeper<'a> {
         self.control.advance(0)
     }
 
-    /// Return the references in the first entries of a table, and the table of the remaining entries; None if none
+    /// Return the references in the first entries of a table, and a table of the remaining entries; None if no entries
     /// remain.
     fn words(&mut self, table: &Table) -> (Vec<u64>, Option<Table>) {
         let count = table.count.min(ENTRIES);
@@ -522,8 +527,9 @@ impl<'a> Keeper<'a> {
         (words, (rest.count > 0).then_some(rest))
     }
 
-    /// Read the object at an address. The drawer's rows then have the blocks to which it refers, and `tables` the
-    /// tables of references that it owns. Take its buffers, and return their bytes; None if there is no object.
+    /// Read the object at an address. Afterwards the drawer's rows have the blocks to which it refers, and `tables` has
+    /// the tables of references that it owns. Take its buffers, and return the bytes of these buffers; None if no
+    /// object is there.
     fn open(&mut self, address: u64) -> Result<Option<u64>, Cancelled> {
         self.tables.clear();
         self.buffers.clear();
@@ -541,7 +547,7 @@ impl<'a> Keeper<'a> {
         Ok(Some(buffers))
     }
 
-    /// Take the buffers that an object's fields claim. Return their bytes.
+    /// Take the buffers that an object's fields claim. Return the bytes of these buffers.
     fn buffers(&mut self, owner: &Block, head: &[u8]) -> Result<u64, Cancelled> {
         self.marker.claimed.clear();
         self.marker.owned_by(owner, head);
@@ -552,12 +558,12 @@ impl<'a> Keeper<'a> {
             let Some(block) = self.heaps.block_at(claim.pointer).filter(|block| block.address != owner.address) else {
                 continue;
             };
-            // A pointer into the middle of a block may refer to a block of another object.
+            // A pointer to the middle of a block may be a reference to a block of another object.
             if claim.whole && !self.layout.begins_at(block.address, claim.pointer) {
                 continue;
             }
             owned.push(block.address);
-            // For some blocks the object does not say whether they are its own.
+            // Some objects do not say whether the block to which they point is their own.
             let is_own = !claim.whole || claim.mark >> 28 == shapes::HEADED;
             if !is_own || !self.take(&block) {
                 continue;
@@ -587,8 +593,8 @@ impl<'a> Keeper<'a> {
         self.drawer.follow_buffer(mark, block, &head);
     }
 
-    /// Examine all nodes that were not opened, in turns, those with the most references first. Return whether nothing
-    /// is left.
+    /// Examine all nodes that were not opened, in turns. The nodes with the most references come first. Return whether
+    /// nothing is left to examine.
     fn fall(&mut self) -> Result<bool, Cancelled> {
         let has_work = |id: &usize| !self.tops[*id].fall.work.is_empty();
         let mut left: Vec<usize> = (0..self.tops.len()).filter(has_work).collect();
@@ -638,9 +644,9 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    /// Add to each node the objects that refer to one another and to which nothing else refers: they would be freed
-    /// with it. Nodes with the most objects that wait for their last reference come first. Return whether nothing is
-    /// left.
+    /// Add to each node the objects that refer to one another and to which nothing else refers: these objects would be
+    /// freed with the node. Nodes for which the most objects wait for their last reference come first. Return whether
+    /// nothing is left to examine.
     fn fall_together(&mut self) -> Result<bool, Cancelled> {
         let mut left: Vec<usize> = (0..self.tops.len()).filter(|id| !self.tops[*id].fall.waiting.is_empty()).collect();
         left.sort_by_key(|id| Reverse(self.tops[*id].fall.waiting.len()));
@@ -676,7 +682,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Return the waiting objects, and all objects that they reach, as a group; None if there are too many.
+    /// Return a group of the waiting objects and of all objects that they reach; None if there are too many of them.
     fn group(&mut self, waiting: ByAddress<u64>) -> Result<Option<Group>, Cancelled> {
         let mut group = Group::default();
         waiting.into_iter().for_each(|(block, left)| _ = group.add(block, left));
@@ -693,7 +699,7 @@ impl<'a> Keeper<'a> {
         Ok(Some(group))
     }
 
-    /// Read a member, and add the objects to which it refers.
+    /// Read the member with the index `at`, and add the objects to which it refers to the group.
     fn look_into(&mut self, group: &mut Group, at: usize) -> Result<(), Cancelled> {
         let address = group.members[at].block;
         let looked = self.heaps.block_at(address).and_then(|block| self.look(&block));
@@ -734,13 +740,13 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    /// Return the reference count of an object that may join a group; None if it may not.
+    /// Return the reference count of an object that may join a group; None if the object may not.
     fn member_at(&mut self, address: u64) -> Option<u64> {
         let block = self.heaps.block_at(address).filter(|block| !self.is_taken(block))?;
         self.look(&block).map(|looked| looked.references).filter(|references| (1..MOST_REFERENCES).contains(references))
     }
 
-    /// Unmark a block, as if it had not been taken.
+    /// Remove the mark of a block, as if the block had not been taken.
     fn leave(&mut self, address: u64) {
         if let Some(block) = self.heaps.block_at(address) {
             self.taken[block.place.store as usize].clear(block.place.number);
@@ -748,8 +754,8 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Follow a reference of an object that would be freed. The target would be freed too if this is the last reference
-    /// to it.
+    /// Follow a reference of an object that would be freed. If this is the last reference to its target, the target
+    /// would be freed too.
     #[inline(always)]
     fn led(&mut self, fall: &mut Fall, pointer: u64) {
         let Some(block) = self.heaps.block_at(pointer) else { return };
@@ -785,7 +791,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Compute which nodes dominate others. A node to which not all references were met may be held by anything.
+    /// Compute which nodes dominate other nodes. A node to which not all references were met may be held by anything.
     fn dominators(&self, roots: &[Root]) -> Result<Dominators, Cancelled> {
         let rows = self.tops.iter().map(|top| top.fall.tops.keys().map(|target| joint(*target as u32, EXACT)));
         let edges = Edges::of_rows(rows);
@@ -823,7 +829,7 @@ impl<'a> Keeper<'a> {
         Ok(wanted.zip(parts).map(row).collect())
     }
 
-    /// Return for each node the number of references to it from objects that it keeps itself.
+    /// Return, for each node, the number of references to it from objects that the node itself keeps.
     fn inside(&self) -> Vec<u64> {
         let mut found = vec![0; self.tops.len()];
         for (from, top) in self.tops.iter().enumerate() {
@@ -835,7 +841,7 @@ impl<'a> Keeper<'a> {
         found
     }
 
-    /// Return a node and all nodes with which it would be freed, itself first and the outermost last.
+    /// Return a node and all nodes with which it would be freed. The node itself comes first, the outermost node last.
     fn wholes(&self, id: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(Some(id), |id| self.holder(*id))
     }
@@ -845,7 +851,7 @@ impl<'a> Keeper<'a> {
         (above != NOBODY && self.tops[above as usize].depth > 0).then_some(above as usize)
     }
 
-    /// Return the large blocks that each node keeps, by the node's index. Nodes without any are left out.
+    /// Return the large blocks that each node keeps, by the node's index. Nodes that keep no large blocks are left out.
     fn large_blocks(&self) -> ByAddress<Vec<(u64, u64)>> {
         let mut found: ByAddress<Vec<(u64, u64)>> = ByAddress::default();
         let mut large: Vec<_> = self.large.iter().map(|(start, (id, end))| (*start, *end, *id)).collect();
@@ -865,7 +871,7 @@ impl<'a> Keeper<'a> {
         KeptNode { id, above, address, type_address, bytes, count, holder, others, parts, large }
     }
 
-    /// Return for each wanted node what it keeps, by type, most bytes first.
+    /// Return, for each wanted node, the objects that it keeps, by type. The type with the most bytes comes first.
     fn parts(&self, is_wanted: &[bool]) -> Vec<Vec<KeptPart>> {
         let mut found: Vec<ByAddress<(u64, u64)>> = self.tops.iter().map(|_| ByAddress::default()).collect();
         for id in 0..self.tops.len() {
@@ -906,7 +912,7 @@ mod tests {
 
     #[test]
     fn what_an_unmet_reference_leads_to_is_held() {
-        // 0 and 1 refer to one another; something else refers to 2, and 2 refers to 3.
+        // Members 0 and 1 refer to one another. Something else refers to member 2, and member 2 refers to member 3.
         assert_eq!(held(&[0, 0, 1, 0], &[&[1], &[0], &[3], &[]]), [false, false, true, true]);
         assert_eq!(held(&[0, 1], &[&[1], &[0]]), [true, true]);
     }

@@ -1,5 +1,5 @@
-//! List the nodes and the edges of a graph as plain columns, for tables and other programs, in the order of the nodes'
-//! numbers.
+//! List the nodes and the edges of a graph as plain columns, for tables and other programs. The rows are in the order
+//! of the nodes' numbers.
 
 use super::csr::split;
 use super::edges::{BUFFER, IDLE, KIND};
@@ -14,9 +14,9 @@ const OF_IDLE: u8 = 2;
 const OF_BUFFER: u8 = 3;
 
 /// Consecutive nodes as columns of little-endian numbers. `addresses`, 8 bytes each: the first byte of a block, the
-/// address of a static type, or the index of a root. `sizes`: 8 bytes each. `types`, 4 bytes each: the number of a
-/// type, from 1 on; 0 for no object. `kinds`, 1 byte each: 0 unknown, 1 object, 2 idle, 3 buffer. `edges`, 4 bytes
-/// each: how many edges the node has.
+/// address of a static type, or the index of a root. `sizes`, 8 bytes each. `types`, 4 bytes each: the number of the
+/// type from 1 on, or 0 for a node that is no object. `kinds`, 1 byte each: 0 unknown, 1 object, 2 idle, 3 buffer.
+/// `edges`, 4 bytes each: how many edges the node has.
 #[derive(Default)]
 pub struct NodeColumns {
     pub addresses: Vec<u8>,
@@ -26,8 +26,8 @@ pub struct NodeColumns {
     pub edges: Vec<u8>,
 }
 
-/// Consecutive edges as columns of little-endian numbers, 4 bytes each: the numbers of both nodes, and the strength.
-/// `next`: the first node whose edges are not included.
+/// Consecutive edges as columns of little-endian numbers with 4 bytes each: the number of the source node, the number
+/// of the target node, and the strength. `next`: the first node whose edges are not included.
 #[derive(Default)]
 pub struct EdgeColumns {
     pub next: u32,
@@ -37,7 +37,7 @@ pub struct EdgeColumns {
 }
 
 impl Graph {
-    /// Return the addresses of all nodes, by number.
+    /// Return the addresses of all nodes, by the nodes' numbers.
     fn addresses(&self) -> &[u64] {
         self.places.get_or_init(|| {
             let mut found = Vec::with_capacity(self.ids.count());
@@ -50,7 +50,7 @@ impl Graph {
         })
     }
 
-    /// Return at most `most` nodes, from the number `from` on.
+    /// Return at most `most` consecutive nodes, the first of them with the number `from`.
     pub fn node_columns(&self, from: u32, most: usize) -> NodeColumns {
         let (places, end) = (self.addresses(), self.ids.count().min((from as usize).saturating_add(most)));
         let mut found = NodeColumns::default();
@@ -74,8 +74,8 @@ impl Graph {
         found
     }
 
-    /// Return the edges of the nodes from `from` on, all edges of each node. Stop before the node `end`, or once there
-    /// are at least `least` edges.
+    /// Return the edges of the nodes from `from` on, with all edges of each node. Stop before the node `end`, or when
+    /// at least `least` edges are collected.
     pub fn edge_columns(&self, from: u32, end: u32, least: usize) -> EdgeColumns {
         let mut found = EdgeColumns { next: from, ..EdgeColumns::default() };
         while found.next < end.min(self.ids.count() as u32) && found.strengths.len() < 4 * least.max(1) {
@@ -90,7 +90,8 @@ impl Graph {
         found
     }
 
-    /// Return one byte for each edge: 1 if the edge keeps its target alive by the rules for retained sizes, else 0.
+    /// Return one byte for each edge: 1 if the edge keeps its target alive according to the rules for retained sizes,
+    /// else 0.
     pub fn counted(&self, watcher: &dyn Watcher, edges: &EdgeColumns) -> Result<Vec<u8>> {
         let tree = self.tree(watcher)?;
         let columns = [&edges.sources, &edges.targets, &edges.strengths].map(|column| column.chunks_exact(4));
@@ -116,7 +117,7 @@ impl Graph {
         Ok(found)
     }
 
-    /// Return the number of the first node that is not a block.
+    /// Return the number of the first node that is not a block. It is one more than the number of the last block.
     pub fn blocks_end(&self) -> u32 {
         self.ids.first_static
     }

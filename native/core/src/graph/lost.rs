@@ -1,4 +1,5 @@
-//! Unreached blocks in a graph without objects, and their heads: the blocks from which all others are reached.
+//! Find the unreached blocks of a graph without objects, and their heads: the blocks from which all other unreached
+//! blocks are reached.
 
 use super::csr::{joint, split, Edges};
 use super::dominators::Dominators;
@@ -9,23 +10,25 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 
-/// An unreached block to which no other unreached block points, or one block of a cycle to which nothing outside
-/// points.
+/// An unreached block to which no other unreached block points, or one block of a cycle to which no block outside the
+/// cycle points.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     pub address: u64,
     pub size: u64,
-    /// 0 if unknown.
+    /// The type of the block; 0 if the type is unknown.
     pub type_address: u64,
-    /// The number of blocks that would be freed with it, itself included, and (`retained`) their bytes.
+    /// The number of blocks that would be freed with this block, itself included, and (`retained`) the bytes of these
+    /// blocks.
     pub count: u64,
     pub retained: u64,
-    /// Whether it is in a cycle of blocks to which nothing outside the cycle points.
+    /// Whether the block is in a cycle of blocks to which no block outside the cycle points.
     pub in_circle: bool,
 }
 
 impl Graph {
-    /// Return the number of heads of unreached blocks, and at most `most` of them, those that retain the most first.
+    /// Return the number of heads of unreached blocks, and at most `most` of these heads. The heads that retain the
+    /// most come first.
     pub fn lost_heads(&self, watcher: &dyn Watcher, most: usize) -> Result<(u64, Vec<Head>)> {
         let tree = self.tree(watcher)?;
         let all: Vec<u32> = (0..self.ids.first_static).filter(|id| tree.phases[*id as usize] == NOT_REACHED).collect();
@@ -59,7 +62,7 @@ impl Graph {
 }
 
 /// Return the edges between the given nodes (ascending). The new number of a node is its index in `nodes`. `strengths`:
-/// whether edges keep their strength; else all are EXACT.
+/// whether edges keep their strength; if not, all of them become EXACT.
 pub(super) fn among(edges: &Edges, nodes: &[u32], strengths: bool) -> Edges {
     let mut places = vec![NOBODY; edges.nodes()];
     nodes.iter().zip(0..).for_each(|(node, place)| places[*node as usize] = place);
@@ -71,8 +74,8 @@ pub(super) fn among(edges: &Edges, nodes: &[u32], strengths: bool) -> Edges {
     }))
 }
 
-/// Return a smallest set of nodes from which all nodes are reached. Each has a flag: whether it is in a cycle to which
-/// nothing outside points.
+/// Return a smallest set of nodes from which all nodes are reached. Each of these nodes has a flag: whether it is in a
+/// cycle to which no node outside the cycle points.
 fn heads(edges: &Edges) -> Vec<(u32, bool)> {
     let count = edges.nodes();
     let mut is_led_to = vec![false; count];
@@ -87,8 +90,8 @@ fn heads(edges: &Edges) -> Vec<(u32, bool)> {
     let mut found: Vec<(u32, bool)> =
         (0..count as u32).filter(|node| !is_led_to[*node as usize]).map(|node| (node, false)).collect();
     found.iter().for_each(|(node, _)| visit(edges, *node, &mut reached, |_| ()));
-    // All other nodes are reached only from cycles. The node that a search leaves last is in a cycle to which nothing
-    // outside points.
+    // All nodes that are left are reached only from cycles. The node that a search leaves last is in a cycle to which
+    // no node outside points.
     let (mut seen, mut order) = (reached.clone(), Vec::new());
     for node in 0..count as u32 {
         visit(edges, node, &mut seen, |left| order.push(left));
@@ -102,8 +105,8 @@ fn heads(edges: &Edges) -> Vec<(u32, bool)> {
     found
 }
 
-/// Search depth first from `start` over nodes that are not in `reached`, and add them there. `left` is called for each
-/// node when the search leaves it.
+/// Search depth first from `start`, over nodes that are not in `reached`, and add these nodes to `reached`. `left` is
+/// called for each node when the search leaves it.
 fn visit(edges: &Edges, start: u32, reached: &mut [bool], mut left: impl FnMut(u32)) {
     if std::mem::replace(&mut reached[start as usize], true) {
         return;
@@ -123,7 +126,7 @@ fn visit(edges: &Edges, start: u32, reached: &mut [bool], mut left: impl FnMut(u
     }
 }
 
-/// Return how many nodes each node dominates, itself included.
+/// Return, for each node, the number of nodes that it dominates, itself included.
 fn counts(found: &Dominators) -> Vec<u64> {
     let mut counts = vec![1; found.above.len()];
     for node in found.order.iter().skip(1).rev() {
@@ -145,7 +148,7 @@ mod tests {
 
     #[test]
     fn heads_are_what_nothing_leads_to_and_one_of_each_first_circle() {
-        // 0 -> 1 -> 2 <-> 3; 4 <-> 5 -> 6 <-> 7 <- 4; 8 -> 8.
+        // The edges are 0 -> 1 -> 2 <-> 3; 4 <-> 5 -> 6 <-> 7 <- 4; 8 -> 8.
         let found = heads(&edges(&[&[1], &[2], &[3], &[2], &[5, 7], &[4, 6], &[7], &[6], &[8]]));
         let plain: Vec<u32> = found.iter().filter(|(_, in_circle)| !in_circle).map(|(node, _)| *node).collect();
         let circles: Vec<u32> = found.iter().filter(|(_, in_circle)| *in_circle).map(|(node, _)| *node).collect();

@@ -1,5 +1,5 @@
-//! Find the used blocks, and mark those that are buffers of objects with the kind of their contents. The marks are
-//! needed before the edges are read, because a buffer may lie before its owner in memory.
+//! Find the used blocks. Mark those that are buffers of objects, with the kind of their contents. The marks are needed
+//! before the edges are read, because a buffer may lie before its owner in memory.
 
 use super::ids::{Blocks, Found};
 use super::shapes::{self, KeysLayout};
@@ -18,9 +18,9 @@ use gdbheap_access::work::Control;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The least size of a deque's block, in bytes.
+/// The least size in bytes of a deque's block.
 const DEQUE_BLOCK: u64 = 512;
-/// The number of links that are followed between two checks for cancellation.
+/// The number of links of deques that are followed between two checks for cancellation.
 const LINKS_UNHEARD: u64 = 4 << 10;
 
 /// An object's claim to a buffer: a pointer to the buffer, and the mark for its contents (shapes.rs).
@@ -28,13 +28,14 @@ const LINKS_UNHEARD: u64 = 4 << 10;
 pub(crate) struct Claimed {
     pub(super) pointer: u64,
     pub(super) mark: u32,
-    /// The claim holds only if the pointer is the block's first byte.
+    /// Whether the claim holds only if the pointer points to the first byte of a block.
     pub(super) whole: bool,
     /// The address of the block of the object that claims the buffer.
     owner: u64,
 }
 
-/// Return the most blocks that all deques of a target can have together, as each block belongs to only one deque.
+/// Return the largest number of blocks that all deques of a target can have together. Each block can belong to only one
+/// deque.
 pub(crate) fn most_deque_blocks(heaps: Heaps<'_>) -> u64 {
     let (mut bytes, mut numbers) = (0u64, 0u64);
     for store in heaps.stores {
@@ -44,7 +45,8 @@ pub(crate) fn most_deque_blocks(heaps: Heaps<'_>) -> u64 {
     numbers.min(bytes / DEQUE_BLOCK)
 }
 
-/// A deque whose middle blocks are still to be recorded: those between its first block (`left`) and its last (`right`).
+/// A deque whose middle blocks still have to be recorded: the blocks between its first block (`left`) and its last
+/// block (`right`).
 struct Chain {
     owner: u64,
     contents: u32,
@@ -52,19 +54,19 @@ struct Chain {
     right: u64,
 }
 
-/// Finds the used blocks, and the claims of objects to buffers: the visitor of one worker.
+/// A finder of used blocks, and of the claims of objects to buffers. It is the visitor of one worker.
 pub(crate) struct Marker<'a> {
     space: &'a Space,
     types: Types<'a>,
     keys: Option<&'a KeysLayout>,
     /// For each store, a bit for each block that was found to be used.
     used: &'a [SharedBits],
-    /// How many values belong to the shared keys at each address.
+    /// For the shared keys at each address, the number of values that an object with these keys can have.
     capacities: ByAddress<u64>,
     /// The address of the block that is being examined.
     owner: u64,
     chains: Vec<Chain>,
-    /// How many blocks of deques all workers together may still record.
+    /// The number of blocks of deques that all workers together may still record.
     deque_blocks: &'a AtomicU64,
     pub(crate) claimed: Vec<Claimed>,
 }
@@ -89,7 +91,7 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// Record the buffers that the object in a block claims. Return whether there is an object.
+    /// Record the buffers that the object in a block claims. Return whether the block contains an object.
     #[inline(always)]
     pub(crate) fn owned_by(&mut self, Block { address, size, .. }: &Block, head: &[u8]) -> bool {
         let Some((number, alive)) = self.types.object_in(head, *size) else { return false };
@@ -124,7 +126,7 @@ impl<'a> Marker<'a> {
                 None
             }
             shapes::SPLIT => field(claim.count_at).map(|keys| self.capacity(keys)),
-            // The mask of a hash table.
+            // The field contains the mask of a hash table: the number of its slots minus one.
             shapes::SET | shapes::TABLE => field(claim.count_at).map(|mask| mask.saturating_add(1)),
             shapes::STATE => self.types.layout.state_bytes(self.space, address.wrapping_add(pre)),
             _ if claim.count_at >= 0 => field(claim.count_at),
@@ -133,7 +135,7 @@ impl<'a> Marker<'a> {
         let kind = || array_kind(self.space, self.types.layout, address.wrapping_add(pre));
         let is_of_numbers = claim.extent.rule == STRIDES && kind().is_some_and(is_of_numbers);
         let contents = if is_of_numbers { shapes::NUMBERS } else { claim.contents };
-        // If the owner does not give the size of the contents, any word of the buffer may be a reference.
+        // If the owner does not say how large the contents are, any word of the buffer may be a reference.
         let mark = number.map_or(shapes::mark(shapes::ANYTHING, 0), |number| shapes::mark(contents, number));
         self.note(pointer, mark, claim.follow == CLAIM);
     }
@@ -142,7 +144,8 @@ impl<'a> Marker<'a> {
         self.claimed.push(Claimed { pointer, mark, whole, owner: self.owner });
     }
 
-    /// Record the first and the last block of a deque. Items fill only a part of these: [low, high].
+    /// Record the first and the last block of a deque. The items fill only a part of these two blocks: they lie in
+    /// [low, high].
     fn claim_deque(&mut self, contents: u32, pointer: u64, [left, right, low, high]: [u64; 4]) {
         let block = shapes::deque_block(contents);
         let last = block.room - 1;
@@ -158,13 +161,14 @@ impl<'a> Marker<'a> {
         self.chains.push(Chain { owner: self.owner, contents, left, right });
     }
 
-    /// Record the middle blocks of all deques that were seen.
+    /// Record the middle blocks of all deques that this worker has seen.
     pub(crate) fn follow_deques(&mut self, control: &Control<'_>) -> Result<(), Cancelled> {
         std::mem::take(&mut self.chains).iter().try_for_each(|chain| self.follow(chain, control))
     }
 
-    /// Record the middle blocks of a deque, which are full. A damaged link may close a cycle: at each power of two the
-    /// block is remembered, and the loop ends when it is met again.
+    /// Record the middle blocks of a deque, all of which are full. A damaged link may close a cycle of blocks.
+    /// Therefore, when the number of followed links is a power of two, the present block is remembered, and the loop
+    /// ends if that block is met again.
     fn follow(&mut self, chain: &Chain, control: &Control<'_>) -> Result<(), Cancelled> {
         let Chain { owner, contents, left, right } = *chain;
         let block = shapes::deque_block(contents);
@@ -187,13 +191,14 @@ impl<'a> Marker<'a> {
         control.advance(0)
     }
 
-    /// Count one more block of a deque. Return false if the deques have more blocks than they can have.
+    /// Count one more block of a deque. Return false if all deques together have more blocks than they can have.
     fn may_note(&self) -> bool {
         let take = |left: u64| left.checked_sub(1);
         self.deque_blocks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
-    /// Return how many values an object with these shared keys can have: two thirds of their slots (up to 3.10).
+    /// Return the number of values that an object with these shared keys can have: two thirds of the keys' slots (up to
+    /// 3.10).
     fn capacity(&mut self, keys: u64) -> u64 {
         let Some(size) = self.keys.and_then(|keys| u64::try_from(keys.size).ok()) else { return shapes::MOST };
         let space = self.space;
@@ -213,8 +218,8 @@ impl Visitor for Marker<'_> {
     }
 }
 
-/// Return the marks of all blocks, by number; 0 for a block that no object claims. Claims of a block that looks like an
-/// object but is itself claimed as a buffer are ignored.
+/// Return the marks of all blocks, by the blocks' numbers; 0 for a block that no object claims. If a block looks like
+/// an object but is itself claimed as a buffer, its own claims are ignored.
 pub(crate) fn settle(blocks: &Blocks<'_>, layout: &TypeLayout, claimed: &[Vec<Claimed>]) -> Vec<u32> {
     let marks = mark_all(blocks, layout, claimed, |_| true);
     let is_buffer = |owner: u64| {
@@ -238,10 +243,10 @@ fn mark_all(
     for Claimed { pointer, mark, whole, owner } in claimed.iter().flatten().copied() {
         let is_meant = |found: &Found| !whole || layout.begins_at(found.address, pointer);
         let Some(found) = blocks.find(pointer).filter(is_meant) else { continue };
-        // 3.12 marks a pointer to values by subtracting one.
+        // From 3.12 on, one is subtracted from a pointer to values, to mark it.
         let inside = (pointer.wrapping_sub(found.address).wrapping_add(7) & !7).min(shapes::MOST) as u32;
         let place = &mut marks[found.id as usize];
-        // Objects that share a buffer describe it equally.
+        // All objects that share a buffer describe it in the same way.
         if *place == 0 && counts(owner) {
             *place = if mark >> 28 == shapes::PREFIXED { mark | inside } else { mark };
         }
@@ -261,7 +266,7 @@ mod tests {
     use gdbheap_access::work::{Task, Watcher};
     use std::sync::atomic::AtomicU64;
 
-    /// The size of a deque's block, and the offset of its link to the next one.
+    /// The size in bytes of a deque's block, and the offset of its link to the next block.
     const SIZE: u64 = 528;
     const LINK: u64 = 8 * 65;
 
@@ -282,7 +287,7 @@ mod tests {
     #[test]
     fn deques_have_no_more_blocks_than_there_are() {
         assert_eq!(noted(&Unwatched, 100, 1).expect("not cancelled"), 100);
-        // Each of many deques has its first and its last block.
+        // Each of the deques records its first and its last block.
         assert_eq!(noted(&Unwatched, 100, 50).expect("not cancelled"), 2 * 50 + 100);
     }
 

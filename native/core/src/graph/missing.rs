@@ -13,13 +13,13 @@ impl Graph {
         self.proof.is_cut
     }
 
-    /// Return how many bytes were needed to build the graph but could not be read.
+    /// Return how many bytes that are needed to build the graph could not be read.
     pub fn unread(&self) -> u64 {
         self.proof.unread
     }
 
-    /// Return the bytes of the blocks about which an incomplete graph proves nothing: those that no root reaches, and
-    /// those without a proven holder that retain only themselves. 0 if the graph is complete.
+    /// Return the bytes of the blocks about which an incomplete graph proves nothing: blocks that no root reaches, and
+    /// blocks without a proven holder that retain only themselves. 0 if the graph is complete.
     pub fn not_examined(&self, watcher: &dyn Watcher) -> Result<u64> {
         if !self.proof.is_cut {
             return Ok(0);
@@ -34,13 +34,13 @@ impl Graph {
         Ok(blocks.filter(|(id, size)| !is_examined(*id, *size)).map(|(_, size)| size).sum())
     }
 
-    /// Return the node above each node: the one before it on its shortest chain or, in an incomplete graph, its
-    /// immediate dominator.
+    /// Return, for each node, the node above it: the previous node on its shortest chain or, in an incomplete graph,
+    /// its immediate dominator.
     pub(super) fn above(&self, watcher: &dyn Watcher) -> Result<&[u32]> {
         Ok(if self.proof.is_cut { &self.dominators(watcher)?.above } else { &self.tree(watcher)?.before })
     }
 
-    /// Return every node once, each after the node above it (see `above`).
+    /// Return every node once. Each node comes after the node above it (see `above`).
     pub(super) fn downwards(&self, watcher: &dyn Watcher) -> Result<Cow<'_, [u32]>> {
         Ok(match self.proof.is_cut {
             true => Cow::Owned(order_of(self.above(watcher)?)),

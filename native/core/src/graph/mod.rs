@@ -1,4 +1,5 @@
-//! The whole reference graph of a target: numbers for blocks, edges in compressed rows, chains, dominators, garbage.
+//! The whole reference graph of a target: numbers for blocks, edges in compressed rows, shortest chains, dominators,
+//! and garbage.
 #![forbid(unsafe_code)]
 
 pub(crate) mod branching;

@@ -38,8 +38,8 @@ impl Owners for Graph {
 }
 
 impl Graph {
-    /// Return the owner of each node, by the node's number: the number of an object or a root, or `u32::MAX` if there
-    /// is none. Objects and roots own themselves.
+    /// Return the owner of each node, by the node's number. The owner is the number of an object or a root, or
+    /// `u32::MAX` if the node has no owner. Objects and roots own themselves.
     pub(crate) fn owners(&self, watcher: &dyn Watcher) -> Result<&[u32]> {
         let tree = self.tree(watcher)?;
         if self.owners.get().is_none() {
@@ -49,7 +49,7 @@ impl Graph {
         Ok(self.owners.get().map_or(&[], Vec::as_slice))
     }
 
-    /// Return the owner of each of `ids`, or `u32::MAX`; see `owners`.
+    /// Return the owner of each of `ids`, or `u32::MAX` for a node without an owner; see `owners`.
     pub fn owners_of(&self, watcher: &dyn Watcher, ids: &[u32]) -> Result<Vec<u32>> {
         let owners = self.owners(watcher)?;
         ids.iter().map(|id| Ok(owners[self.check(*id)? as usize])).collect()
@@ -66,7 +66,7 @@ impl Graph {
                 way.push(at);
                 at = tree.before[at as usize];
             }
-            // The way up ends at a root, or at a node whose owner is known.
+            // The way up ends at a root, or at a node whose owner is already known.
             let mut owner = match at {
                 NOBODY => way.last().copied().unwrap_or(NOBODY),
                 known => owners[known as usize],
@@ -88,15 +88,15 @@ impl Graph {
         id >= self.ids.first_static || is_object(self.kinds[id as usize]) || self.kinds[id as usize] & IDLE != 0
     }
 
-    /// Assign each block of a syntax tree to the root of its shortest chain: such blocks belong to the compiler,
-    /// whatever objects point to them.
+    /// Assign each block that contains a syntax tree to the root of its shortest chain: such blocks belong to the
+    /// compiler, whatever objects point to them.
     fn give_syntax(&self, tree: &Tree, owners: &mut [u32], control: &Control) -> Result<(), Cancelled> {
         let roots = roots_above(&tree.before, self.ids.first_root, &self.syntax, control)?;
         self.syntax.iter().zip(roots).for_each(|(id, root)| owners[*id as usize] = root);
         Ok(())
     }
 
-    /// Return for each type, by its number, whether fields of its objects claim buffers.
+    /// Return for each type, by the type's number, whether fields of its objects claim buffers.
     fn claiming_types(&self) -> Vec<bool> {
         let Some(layout) = &self.layout else { return Vec::new() };
         let mut types = Types::new(self.heaps.lend(), layout);
@@ -105,8 +105,8 @@ impl Graph {
         self.types.iter().map(|address| claims(*address)).collect()
     }
 
-    /// Make all objects their own owners, and assign each buffer to the first object whose field claims it. Objects
-    /// whose types claim nothing only refer to buffers, as text files refer to the state of their module.
+    /// Make all objects their own owners, and assign each buffer to the first object whose field claims it. Objects of
+    /// types that claim nothing only refer to buffers, as text files refer to the state of their module.
     fn claim_buffers(&self, owners: &mut [u32], control: &Control) -> Result<(), Cancelled> {
         let claiming = self.claiming_types();
         let claims = |id: u32| {
@@ -130,7 +130,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Assign the blocks that only unreached objects reach to those objects, over the strongest edges first.
+    /// Assign the blocks that only unreached objects reach to those objects. The strongest edges are followed first.
     fn follow_unreached(&self, tree: &Tree, owners: &mut [u32], control: &Control) -> Result<(), Cancelled> {
         let is_syntax = |id: &u32| self.syntax.binary_search(id).is_ok();
         let is_open = |id: &u32| tree.phases[*id as usize] == NOT_REACHED && !is_syntax(id);
@@ -156,15 +156,15 @@ impl Graph {
     }
 }
 
-/// Return for each of `ids` the root of its chain, or NOBODY. `before`: the node before each node on its chain. Passes
-/// each node only once.
+/// Return, for each of `ids`, the root of its chain, or NOBODY. `before`: for each node, the previous node on its
+/// chain. Each node is passed only once.
 fn roots_above(before: &[u32], first_root: u32, ids: &[u32], control: &Control) -> Result<Vec<u32>, Cancelled> {
     const OPEN: u32 = NOBODY - 1;
     let mut above = vec![OPEN; if ids.is_empty() { 0 } else { before.len() }];
     let (mut found, mut way) = (Vec::new(), Vec::new());
     for (number, id) in ids.iter().enumerate() {
         let mut at = *id;
-        // A root ends a chain, and so does NOBODY, which is larger than every number.
+        // A chain ends at a root, or at NOBODY, which is larger than every number of a node.
         while at < first_root && above[at as usize] == OPEN {
             way.push(at);
             at = before[at as usize];
@@ -186,8 +186,8 @@ mod tests {
     use gdbheap_access::testing::{Ended, Unwatched};
     use gdbheap_access::work::{Task, Watcher};
 
-    /// Return the roots of `count` nodes, all below the end of one chain of `count` others. The root of the chain is
-    /// the node 2 * count.
+    /// Return the roots of `count` nodes, all of which are below the end of one chain of `count` other nodes. The root
+    /// of that chain is the node 2 * count.
     fn roots_of(watcher: &dyn Watcher, count: u32) -> Result<Vec<u32>, Error> {
         let chain = (0..count).map(|node| if node == 0 { 2 * count } else { node - 1 });
         let before: Vec<u32> = chain.chain((0..count).map(|_| count - 1)).chain([NOBODY]).collect();

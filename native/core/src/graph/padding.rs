@@ -1,22 +1,23 @@
 //! Decide in which blocks the last word is a field. An allocator rounds sizes up, so the last word of a block may lie
 //! after the requested bytes and be older than the block.
 //!
-//! A single block does not show how much was requested, but blocks of one group do together: if the last word is a
-//! field that refers to blocks, it is one in all of them. If only few of many blocks have a reference there, or if some
-//! have a number that is no address, these words are weak evidence.
+//! A single block does not show how many bytes were requested, but the blocks of one group do together: if the last
+//! word is a field that refers to blocks, it is one in all of them. If only few of many blocks have a reference there,
+//! or if some blocks have a number there that is no address, these words are weak evidence.
 
 use gdbheap_access::bytes::word_at;
 use std::collections::{HashMap, HashSet};
 
-/// In a group of fewer blocks the last word counts as a field: they are too few to show the opposite.
+/// The number of blocks from which a group can show that its last words are no fields. In a smaller group the last word
+/// counts as a field.
 const FEW: u64 = 16;
-/// The last word is a field if at least one block in LEAST has a reference there, and at most one in MOST_ODD an odd
-/// number (see `Counts`).
+/// The last word is a field if at least one block in LEAST has a reference there, and at most one block in MOST_ODD has
+/// an odd number there (see `Counts`).
 const LEAST: u64 = 3;
 const MOST_ODD: u64 = 20;
 
-/// The last words of a group's blocks. `references`: how many are references; `odd`: how many are neither references,
-/// nor zero, nor addresses of static data.
+/// The counts of the last words of a group's blocks. `references`: how many are references; `odd`: how many are neither
+/// references, nor zero, nor addresses of static data.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     blocks: u64,
@@ -30,12 +31,12 @@ impl Counts {
     }
 }
 
-/// For each group, the counts of its blocks' last words.
+/// For each group, the counts of the last words of its blocks.
 #[derive(Default)]
 pub(crate) struct Padding(HashMap<u32, Counts>);
 
-/// Classify the first two words of a block as a number below 16: each is zero, an address in the heap according to
-/// `may_lead`, or another value.
+/// Classify the first two words of a block, and return the two classes as a number below 16. A word is zero, an address
+/// in the heap according to `may_lead`, or another value.
 #[inline(always)]
 pub(crate) fn look(head: &[u8], may_lead: impl Fn(u64) -> bool) -> u64 {
     let class = |at: usize| match word_at(head, at).unwrap_or(0) {
@@ -46,8 +47,8 @@ pub(crate) fn look(head: &[u8], may_lead: impl Fn(u64) -> bool) -> u64 {
     class(0) << 2 | class(8)
 }
 
-/// Return the number of a block's group, never 0. A group has all blocks of one kind or, if the kind is unknown, the
-/// blocks of one size with the same classes of first words (`look`).
+/// Return the number of a block's group, which is never 0. A group consists of all blocks of one kind. If the kind is
+/// unknown, it consists of the blocks of one size whose first words have the same classes (`look`).
 pub(crate) fn group(kind: u32, size: u64, look: u64) -> u32 {
     let key = if kind == 0 { size << 5 | look << 1 } else { u64::from(kind) << 1 | 1 };
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1
@@ -55,8 +56,8 @@ pub(crate) fn group(kind: u32, size: u64, look: u64) -> u32 {
 
 impl Padding {
     /// Count the last word of one block of a group. `is_reference`: the word is the address of a used block, or of
-    /// something that begins inside one. `is_plain`: the word is zero or the address of static data, which a field may
-    /// be too.
+    /// something that begins inside a used block. `is_plain`: the word is zero or the address of static data. A field
+    /// may have such values too.
     #[inline(always)]
     pub(crate) fn add(&mut self, group: u32, is_reference: bool, is_plain: impl FnOnce() -> bool) {
         let counts = self.0.entry(group).or_default();

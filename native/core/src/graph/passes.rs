@@ -1,10 +1,11 @@
-//! Passes over a tree, from the roots down or from the leaves up. A tree is given as the node above each node.
+//! Passes over a tree, from the roots down or from the leaves up. The tree is given as an array: for each node, the
+//! node above it.
 
 use super::tree::NOBODY;
 use crate::bits::Bits;
 use gdbheap_access::memory::ahead::{fetch, SOON};
 
-/// Return every node once, each after the one above it.
+/// Return every node once. Each node comes after the node above it.
 pub(super) fn order_of(above: &[u32]) -> Vec<u32> {
     let (mut order, mut known, mut way) = (Vec::with_capacity(above.len()), Bits::new(above.len() as u64), Vec::new());
     for node in 0..above.len() as u32 {
@@ -19,8 +20,8 @@ pub(super) fn order_of(above: &[u32]) -> Vec<u32> {
     order
 }
 
-/// Add each node's sum to that of the node above it, from the leaves up, except for nodes for which `is_apart` is true.
-/// `order` comes from `order_of`.
+/// Add the sum of each node to the sum of the node above it, from the leaves up. Nodes for which `is_apart` is true add
+/// nothing. `order` comes from `order_of`.
 pub(super) fn add_up(order: &[u32], above: &[u32], sums: &mut [u64], is_apart: impl Fn(u32) -> bool) {
     for (index, node) in order.iter().enumerate().rev() {
         if let Some(soon) = index.checked_sub(SOON).map(|index| order[index] as usize) {
@@ -34,7 +35,7 @@ pub(super) fn add_up(order: &[u32], above: &[u32], sums: &mut [u64], is_apart: i
     }
 }
 
-/// Return the set of the seeds and all nodes below them. `order` comes from `order_of`.
+/// Return the seeds and all nodes below them, as a set. `order` comes from `order_of`.
 pub(super) fn below(order: &[u32], above: &[u32], seeds: &Bits) -> Bits {
     let mut found = Bits::new(above.len() as u64);
     for (index, node) in order.iter().enumerate() {

@@ -1,13 +1,14 @@
-//! The graph of a target without objects of known layout: blocks, and the words in them that are addresses of others.
+//! The graph of a target without objects of known layout. Its nodes are blocks, and its edges are the words in blocks
+//! that are addresses of other blocks.
 //!
-//! An edge is EXACT if the word points to where something begins. It is LIKELY if such a word is the last one of a
-//! block, which may lie after the requested bytes and be older than the block (padding.rs). It is DOUBTFUL if the word
-//! points into the middle of a block, unless the block is a proven structure to whose middle its holder points, such as
-//! a Rust table. Something begins at a block's first byte, in the forms that Valgrind knows (memcheck's
-//! `--leak-check-heuristics`), and in forms that the C library itself uses. A word that points to the last bytes of a
-//! block also points to the header of the chunk after it. It counts like any other word into a block if many blocks
-//! have such a word at one offset, or if one block has many. Elsewhere it is STRAY, because it may be a leftover link
-//! of a free chunk. Every word after a container's last item is STRAY too.
+//! An edge is EXACT if the word points to a place where something begins. It is LIKELY if such a word is the last word
+//! of a block, which may lie after the requested bytes and be older than the block (padding.rs). It is DOUBTFUL if the
+//! word points to the middle of a block, unless that block is a proven structure, such as a Rust table, to whose middle
+//! its holder points. Something begins at the first byte of a block, at the places that Valgrind knows (memcheck's
+//! `--leak-check-heuristics`), and at places that the C library itself uses. A word that points to the last bytes of a
+//! block also points to the header of the chunk after the block. It counts like any other word into a block if many
+//! blocks have such a word at the same offset, or if one block has many such words. Otherwise it is STRAY, because it
+//! may be a leftover link of a free chunk. Every word after the last item of a container is STRAY too.
 
 use super::csr::{Joined, Written};
 use super::drawing::{in_pieces, root_phases, walked_bits, Root};
@@ -30,24 +31,26 @@ use gdbheap_access::work::{Control, Watcher};
 use std::collections::{HashMap, HashSet};
 
 const WORD: u64 = 8;
-/// The bytes that are read at a time, a multiple of a word.
+/// The number of bytes that are read at a time: a multiple of the size of a word.
 const WINDOW: u64 = 256 << 10;
-/// Two words precede the first entry of a thread's dynamic thread vector: the first is the number of entries (glibc,
-/// elf/dl-tls.c).
+/// The number of bytes before the first entry of a thread's dynamic thread vector. These bytes are two words, the first
+/// of which is the number of entries (glibc, elf/dl-tls.c).
 const VECTOR_HEADER: u64 = 16;
-/// A base class begins at most this far inside a block. Farther inside, only memory that is aligned to this begins.
+/// The largest offset in a block at which a base class is assumed to begin. At larger offsets, only memory begins that
+/// is aligned to this number.
 const MAX_INSIDE: u64 = 64 << 10;
-/// How many first words of aligned memory are searched for the address of its block.
+/// The number of words at the start of aligned memory that are searched for the address of its block.
 const KEPT_WORDS: u64 = 4;
-/// A chunk is up to this many bytes larger than the request.
+/// The largest number of bytes by which a chunk is larger than the request.
 const MAX_SLACK: u64 = 24;
-/// The links of a free chunk lie in its first bytes (glibc, malloc.c: fd, bk, fd_nextsize, bk_nextsize).
+/// The size of the links at the start of a free chunk (glibc, malloc.c: fd, bk, fd_nextsize, bk_nextsize).
 const LINKS: u64 = 32;
-/// Words that point to headers are fields if one block has this many, or if blocks of one size have this many at one
-/// offset.
+/// The least number of words that point to headers if these words are fields: in one block, or at one offset of blocks
+/// of one size.
 const MANY_LAST: u32 = 16;
 
-/// Ranges [start, end), ascending: `data` may contain tables of virtual functions, `code` has the functions.
+/// Address ranges [start, end), ascending. `data`: memory that may contain tables of virtual functions; `code`: memory
+/// that contains the functions.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
     pub data: Vec<(u64, u64)>,
@@ -55,8 +58,8 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Return whether an object with virtual functions begins at `address`: its first word points to a table whose
-    /// first word points to code.
+    /// Return whether an object with virtual functions begins at `address`: its first word points to a table, and the
+    /// first word of the table points to code.
     fn is_object(&self, reader: &mut Reader<'_>, address: u64) -> bool {
         let mut word = |at: u64| reader.any_word(at).unwrap_or(0);
         let table = word(address);
@@ -69,13 +72,14 @@ fn holds(ranges: &[(u64, u64)], address: u64) -> bool {
     after > 0 && address < ranges[after - 1].1
 }
 
-/// Find all edges between blocks. `roots`: their phase is 0 for static data and data of threads, 1 for stacks and
-/// registers. `kinds`: the kind of each block, by the block's number; kinds count from 1, and 0 is an unknown one;
-/// empty if all are unknown. `held_inside`: the kinds of blocks whose holder points into their middle. `linked`: the
-/// addresses of the dynamic linker's tables, ascending. `left_over`: parts of blocks that hold no items, according to
-/// the containers to which the blocks belong, ascending. `is_partial`: memory that may hold references is missing.
-/// `hidden`: unaligned words, each as its address and its value, ascending. Fails if a root has an invalid phase, if
-/// the blocks hold objects, if there are more than 2^30 blocks, or if memory runs out.
+/// Find all edges between blocks. `roots`: the phase of a root is 0 for static data and data of threads, 1 for stacks
+/// and registers. `kinds`: the kind of each block, by the block's number. Kinds count from 1, and 0 stands for an
+/// unknown kind; the list is empty if all kinds are unknown. `held_inside`: the kinds of blocks to whose middle their
+/// holder points. `linked`: the addresses of the dynamic linker's tables, ascending. `left_over`: parts of blocks that
+/// contain no items, according to the containers to which the blocks belong, ascending. `is_partial`: whether memory is
+/// missing that may contain references. `hidden`: unaligned words, each as its address and its value, ascending. Fails
+/// if a root has an invalid phase, if the blocks contain objects, if there are more than 2^30 blocks, or if memory runs
+/// out.
 #[allow(clippy::too_many_arguments)]
 pub fn draw_blocks(
     watcher: &dyn Watcher,
@@ -132,7 +136,7 @@ pub fn draw_blocks(
     Ok(Graph::new(shared, None, ids, edges, kinds, types, phases, proof, Vec::new(), Vec::new()))
 }
 
-/// Write the rows of roots.
+/// Write the rows of the roots.
 fn outside(control: &Control, mut drawer: Drawer<'_>, roots: &[Root]) -> Result<Written, Cancelled> {
     let space = drawer.blocks.heaps.space;
     drawer.rows.begin(drawer.blocks.ids.first_root);
@@ -147,25 +151,26 @@ fn outside(control: &Control, mut drawer: Drawer<'_>, roots: &[Root]) -> Result<
     Ok(drawer.rows)
 }
 
-/// Stands for a block's number if a word lies outside blocks.
+/// The block number that is used for a word outside all blocks.
 const NO_BLOCK: u32 = u32::MAX;
 
-/// Finds blocks with fields that point to the last bytes of other blocks. Other words that point there, the candidates,
-/// may be leftover links of free chunks.
+/// A finder of blocks with fields that point to the last bytes of other blocks. All other words that point there, the
+/// candidates, may be leftover links of free chunks.
 #[derive(Default)]
 struct Ends {
-    /// The number of candidate words, by block size and offset.
+    /// The number of candidate words, by the size of their block and their offset in it.
     places: HashMap<u64, u32>,
-    /// The block of each candidate word, and its key in `places`.
+    /// The number of the block of each candidate word, and the key of the word in `places`.
     found: Vec<(u32, u64)>,
-    /// Blocks with at least MANY_LAST candidate words.
+    /// The numbers of blocks with at least MANY_LAST candidate words.
     many: Vec<u32>,
     /// The number of candidate words in the block that is being read.
     own: u32,
 }
 
 impl Ends {
-    /// Count a candidate word, `inside` bytes after the beginning of the block `own` of `size` bytes.
+    /// Count a candidate word, which lies `inside` bytes after the beginning of the block `own`. That block has `size`
+    /// bytes.
     fn add(&mut self, own: u32, size: u64, inside: u64) {
         self.own += 1;
         if inside >= LINKS {
@@ -175,7 +180,7 @@ impl Ends {
         }
     }
 
-    /// Record the block `own`, whose words were all read, if it has many candidate words.
+    /// Finish the block `own`, all of whose words were read: record it if it has many candidate words.
     #[inline(always)]
     fn end(&mut self, own: u32) {
         if std::mem::take(&mut self.own) >= MANY_LAST {
@@ -189,7 +194,7 @@ impl Ends {
         self.many.extend(other.many);
     }
 
-    /// Return a bit for each of `count` nodes: whether its candidate words are fields.
+    /// Return a bit for each of `count` nodes. It is set if the candidate words of the node are fields.
     fn holders(&self, count: usize) -> Bits {
         let mut bits = Bits::new(count as u64);
         let found = self.found.iter().filter(|(_, place)| self.places[place] >= MANY_LAST).map(|(own, _)| own);
@@ -198,7 +203,7 @@ impl Ends {
     }
 }
 
-/// Finds the edges of blocks: the visitor of one worker.
+/// A finder of the edges of blocks: the visitor of one worker.
 struct Drawer<'a> {
     blocks: Blocks<'a>,
     tables: &'a Tables,
@@ -207,12 +212,12 @@ struct Drawer<'a> {
     reader: Reader<'a>,
     scratch: Vec<u8>,
     rows: Written,
-    /// The kind of each block by its number; empty if all are unknown.
+    /// The kind of each block, by the block's number; empty if all kinds are unknown.
     kinds: &'a [u32],
     hidden: &'a [(u64, u64)],
     /// The addresses of the dynamic linker's tables, ascending. Such a table refers only to the previous one.
     linked: &'a [u64],
-    /// The parts that hold no items: of all blocks, and (`left_here`) of the block that is being read.
+    /// The parts of blocks that contain no items: of all blocks, and (`left_here`) of the block that is being read.
     left_over: &'a [(u64, u64)],
     left_here: &'a [(u64, u64)],
     padding: Padding,
@@ -260,8 +265,8 @@ impl<'a> Drawer<'a> {
         pointer >= self.bounds.0 && pointer < self.bounds.1
     }
 
-    /// Add an edge of the node `own` if the word `pointer`, which lies at `at`, points into another block. Return
-    /// whether something begins where it points.
+    /// Add an edge of the node `own` if the word `pointer`, which lies at the address `at`, points into another block.
+    /// Return whether something begins where the word points.
     #[inline(always)]
     fn word(&mut self, at: impl FnOnce() -> u64, pointer: u64, strength: u32, own: u32) -> bool {
         if strays::has_tag(pointer) {
@@ -277,7 +282,7 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    /// Add a stray edge if the word, with its tag bits removed, is the address of another block.
+    /// Add a stray edge if the word without its tag bits is the address of another block.
     #[inline(always)]
     fn tagged(&mut self, word: u64, own: u32) {
         if let Some(pointer) = strays::untagged(word, &self.spans) {
@@ -295,7 +300,7 @@ impl<'a> Drawer<'a> {
         }
         let heaps = self.blocks.heaps;
         let is_header = heaps.is_header(pointer);
-        // The header of the first block is no part of another block.
+        // The first block has no block before it to which its header could belong.
         if is_header && pointer < found.address {
             return false;
         }
@@ -309,20 +314,21 @@ impl<'a> Drawer<'a> {
         begins
     }
 
-    /// Return whether something begins at `pointer`, inside a block. Farther than MAX_INSIDE from the block's
-    /// beginning, only multiples of MAX_INSIDE are examined: a program's own allocator may have millions of pointers
-    /// into its large blocks, and each would cost reads.
+    /// Return whether something begins at `pointer`, in the middle of a block. If `pointer` is more than MAX_INSIDE
+    /// bytes after the block's beginning, only multiples of MAX_INSIDE are examined: a program's own allocator may have
+    /// millions of pointers into its large blocks, and each of them would cost reads.
     fn begins_inside(&mut self, block: &Block, pointer: u64) -> bool {
         let (tables, reader, inside) = (self.tables, &mut self.reader, pointer - block.address);
         if pointer % WORD != 0 || inside > MAX_INSIDE && pointer % MAX_INSIDE != 0 {
             return false;
         }
         let room = block.end - pointer;
-        // At the end of a block it may be an interface after plain members; elsewhere any two words may look like an
-        // object.
+        // At the end of a block, the word may be an interface after plain members. Elsewhere any two words may look
+        // like an object.
         let is_last = room == WORD;
         match inside {
-            // An array whose elements have destructors begins after the number of its elements (Itanium C++ ABI, 2.7).
+            // An array whose elements have destructors begins after a word with the number of its elements (Itanium C++
+            // ABI, 2.7).
             WORD if reader.any_word(block.address).is_some_and(|count| is_multiple(count, room)) => true,
             VECTOR_HEADER if reader.any_word(block.address).is_some_and(|last| is_vector(last, room)) => true,
             _ => {
@@ -333,7 +339,7 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    /// Add the words of [start, end), which lie in the block `own` or, for NO_BLOCK, outside the heaps.
+    /// Add the words of [start, end). This range lies in the block `own` or, if `own` is NO_BLOCK, outside the heaps.
     fn words(&mut self, start: u64, end: u64, own: u32) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(WINDOW as usize, 0);
@@ -345,8 +351,8 @@ impl<'a> Drawer<'a> {
         self.scratch = scratch;
     }
 
-    /// Add the words `piece`, which lie at the address `at` in the block `own` or outside blocks. Words in parts that
-    /// hold no items are stray.
+    /// Add the words of `piece`, which lies at the address `at` in the block `own` or outside all blocks. Words in
+    /// parts of blocks that contain no items are stray.
     #[inline(always)]
     fn piece(&mut self, at: u64, piece: &[u8], own: u32) {
         if self.left_here.is_empty() {
@@ -381,7 +387,7 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    /// Add the unaligned words in [start, end) that are known to be references, as in packed structs.
+    /// Add those unaligned words in [start, end) that are known to be references, as in packed structs.
     #[inline(always)]
     fn hidden_words(&mut self, (start, end): (u64, u64), own: u32) {
         let all = self.hidden;
@@ -392,8 +398,8 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    /// Return the parts of a block that hold no items. Only blocks of containers have such parts, and their kind is
-    /// known.
+    /// Return the parts of a block that contain no items. Only blocks of containers have such parts, and the kind of
+    /// such a block is known.
     #[inline(always)]
     fn left_in(&self, id: u32, (address, end): (u64, u64)) -> &'a [(u64, u64)] {
         if self.kinds.get(id as usize).is_none_or(|kind| *kind == 0) {
@@ -461,25 +467,25 @@ impl Visitor for Drawer<'_> {
     }
 }
 
-/// Return whether `pointer` is memory that was aligned inside its block and that keeps the block's address for free():
-/// right before it, or among its first words, as the dynamic linker's tables of loaded objects do
-/// (elf/dl-find_object.c).
+/// Return whether `pointer` is memory that was aligned inside its block, and whether this memory has the address of the
+/// block for free(): in the word right before it, or in one of its first words, as in the dynamic linker's tables of
+/// loaded objects (elf/dl-find_object.c).
 fn keeps_start(reader: &mut Reader<'_>, block: &Block, pointer: u64) -> bool {
     let mut near = (pointer - WORD..pointer + KEPT_WORDS * WORD).step_by(WORD as usize);
     near.any(|at| at > block.address && at < block.end && reader.any_word(at) == Some(block.address))
 }
 
-/// Return whether a dynamic thread vector whose last index is `last` may fill `room` bytes.
+/// Return whether a dynamic thread vector whose last index is `last` may take `room` bytes.
 fn is_vector(last: u64, room: u64) -> bool {
     is_size(last.saturating_add(1).saturating_mul(VECTOR_HEADER), room)
 }
 
-/// Return whether `size` bytes may have been requested for a block with `room` bytes.
+/// Return whether a request of `size` bytes may have got a block with `room` bytes.
 fn is_size(size: u64, room: u64) -> bool {
     size <= room && size + MAX_SLACK > room
 }
 
-/// Return whether `count` elements of one size may fill `room` bytes.
+/// Return whether `count` elements, all of the same size, may take `room` bytes.
 fn is_multiple(count: u64, room: u64) -> bool {
     count > 0 && count <= room && is_size(room / count * count, room)
 }

@@ -1,6 +1,6 @@
-//! What an incomplete graph proves.
+//! The facts that an incomplete graph proves.
 //!
-//! A reference that was not read may point to any block. All holders are known for only two kinds of blocks: an object
+//! A reference that was not read may point to any block. All holders are known only for two kinds of blocks: an object
 //! to which all references were found, and a buffer, which only its owner holds. Every other block may have a holder
 //! that was not read, so it is treated as if a root pointed to it.
 
@@ -8,8 +8,9 @@ use super::csr::{split, Edges, MANY};
 use super::edges::{is_object, BUFFER, EXACT, IDLE, LIKELY};
 use super::tree::{Tree, BY_REMAINS, NOT_REACHED};
 
-/// What is known about missing parts of a graph. `unread`: the bytes that were needed but could not be read; `is_cut`:
-/// the graph is incomplete; `counts`: each object's reference count, kept only then.
+/// The facts that are known about missing parts of a graph. `unread`: the number of bytes that were needed but could
+/// not be read; `is_cut`: whether the graph is incomplete; `counts`: the reference count of each object, kept only if
+/// the graph is incomplete.
 pub(crate) struct Proof {
     pub(super) unread: u64,
     pub(super) is_cut: bool,
@@ -22,16 +23,16 @@ impl Proof {
         Proof { unread, is_cut, counts: if is_cut { counts } else { Vec::new() } }
     }
 
-    /// Return the reached nodes that may have a holder that was not read: blocks, which have numbers below `blocks`,
-    /// and all static types, which have the numbers from `blocks` to `end`.
+    /// Return the reached nodes that may have a holder that was not read: blocks, whose numbers are below `blocks`, and
+    /// all static types, whose numbers are from `blocks` to `end`.
     pub(super) fn doubtful(&self, edges: &Edges, tree: &Tree, kinds: &[u32], (blocks, end): (u32, u32)) -> Vec<u32> {
         let known = self.known(edges, tree, kinds, blocks);
         let is_known = |id: u32| known.get(id as usize).is_some_and(|known| *known);
         (0..end).filter(|id| tree.phases[*id as usize] != NOT_REACHED && !is_known(*id)).collect()
     }
 
-    /// Return for each block, by number, whether all its holders are known. They are not if an unreached node refers to
-    /// the block, or if only weak words do: its true holder may not have been read.
+    /// Return for each block, by its number, whether all its holders are known. They are not known if an unreached node
+    /// refers to the block, or if only weak words do: the true holder of the block may not have been read.
     pub(super) fn known(&self, edges: &Edges, tree: &Tree, kinds: &[u32], blocks: u32) -> Vec<bool> {
         let mut found = vec![0u8; blocks as usize];
         let mut is_doubted = vec![false; blocks as usize];
@@ -69,7 +70,7 @@ mod tests {
 
     const OBJECT: u32 = 1;
 
-    /// Return `Proof::known` for nodes with these targets, kinds and counts; the last node is the root.
+    /// Return `Proof::known` for nodes with these targets, kinds and counts. The last node is the root.
     fn known(targets: &[&[u32]], kinds: &[u32], counts: &[u8]) -> Vec<bool> {
         let (edges, nodes) = (Edges::of_rows(targets.iter().map(|row| row.iter().copied())), targets.len());
         let mut phases: [Vec<u32>; PHASES] = Default::default();
@@ -82,15 +83,15 @@ mod tests {
 
     #[test]
     fn an_object_is_known_where_all_references_are_found() {
-        // The root refers to 0, and 0 to a buffer with 2 and 3. The count of 3 is larger by one than the references
-        // found.
+        // The root refers to node 0, and node 0 to a buffer that refers to nodes 2 and 3. The count of node 3 is larger
+        // by one than the number of references found.
         let found = known(&[&[1], &[2, 3], &[], &[], &[0]], &[OBJECT, BUFFER, OBJECT, OBJECT, 0], &[1, 0, 1, 2, 0]);
         assert_eq!(found, [true, true, true, false]);
     }
 
     #[test]
     fn what_nothing_leads_to_proves_nothing() {
-        // 1 refers to 2 as well; something that was not read may refer to 1.
+        // Node 1 refers to node 2 as well. Something that was not read may refer to node 1.
         let found = known(&[&[2], &[2], &[], &[0]], &[OBJECT, OBJECT, OBJECT, 0], &[1, 1, 2, 0]);
         assert_eq!(found, [true, false, false]);
     }

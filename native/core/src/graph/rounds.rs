@@ -1,4 +1,4 @@
-//! Find round numbers that look like references, if the heap lies below 4 GiB: sizes, limits and floats like 1.0 are
+//! Find round numbers that look like references, in a heap below 4 GiB. Sizes, limits and floats such as 1.0 are
 //! multiples of a large power of two; addresses of blocks hardly ever are.
 //!
 //! Objects of one type, and blocks of C code of one size, have the same kind of value at the same offset. If few of the
@@ -12,15 +12,15 @@ use gdbheap_access::error::Cancelled;
 use gdbheap_access::work::Control;
 use std::collections::{HashMap, HashSet};
 
-/// The most blocks of one group that are examined.
+/// The largest number of blocks of one group that are examined.
 const MOST: u32 = 1 << 10;
 const HEAD: usize = 16;
-/// The most bytes that precede an object in its block.
+/// The largest number of bytes that precede an object in its block.
 const LONGEST_HEAD: u64 = 32;
 const OFTEN: u32 = 1 << 20;
 
-/// Return the group of a block. Members of a group have the same kind of value at each offset: they are objects of one
-/// type, or blocks of C code of one size that begin alike.
+/// Return the number of a block's group. The members of a group have the same kind of value at each offset: they are
+/// objects of one type, or blocks of C code of one size that begin alike.
 fn group(blocks: &Blocks<'_>, kind: u32, (address, size): (u64, u64)) -> u32 {
     if kind != 0 {
         return padding::group(kind, 0, 0);
@@ -31,13 +31,12 @@ fn group(blocks: &Blocks<'_>, kind: u32, (address, size): (u64, u64)) -> u32 {
     padding::group(0, size, padding::look(&head[..got], |word| (low..high).contains(&word)))
 }
 
-/// Return whether something may begin where a word points: a block, or the object in it.
+/// Return whether a block, or the object in a block, may begin where a word points.
 fn begins(blocks: &Blocks<'_>, word: u64) -> bool {
     word % 8 == 0 && blocks.find(word).is_some_and(|found| word.wrapping_sub(found.address) <= LONGEST_HEAD)
 }
 
-/// Return those of `rounds` that are numbers and not references, as `(source, target)`. `kinds`: the kinds of all
-/// nodes.
+/// Return those of `rounds` that are numbers and not references, as `(source, target)`. `kinds`: the kind of each node.
 pub(crate) fn numbers(
     blocks: &Blocks<'_>,
     kinds: &[u32],

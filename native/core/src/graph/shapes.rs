@@ -1,29 +1,31 @@
-//! Where references lie: in an object according to its type, in a buffer according to its owner's fields.
+//! The places of references: in an object, according to its type; in a buffer, according to the fields of its owner.
 
 use crate::python::types::{Kind, Types};
 
-/// How to read the objects of all types that have a base with one of these names. `opaque`: so many first bytes of the
-/// object hold no references except those that are listed here; -1: all fields of that base do not.
+/// The rule for reading the objects of all types that have a base with one of these names. `opaque`: the number of
+/// bytes at the start of the object that contain no references except those that are listed here; -1: all fields of
+/// that base contain none.
 #[derive(Clone, Debug)]
 pub struct Form {
     pub names: Vec<String>,
     pub opaque: i64,
-    /// Offsets of single references in the opaque part.
+    /// The offsets of single references in the opaque part of the object.
     pub fields: Vec<u64>,
-    /// Offsets of words after the opaque part that are no references.
+    /// The offsets of words after the opaque part that are no references.
     pub skipped: Vec<u64>,
-    /// The offset of an array of references, which has as many as `ob_size` says; -1: none.
+    /// The offset of an array of references, whose length is `ob_size`; -1: no array.
     pub items: i64,
-    /// The offset of a frame that is part of the object; -1: none.
+    /// The offset of a frame that is part of the object; -1: no frame.
     pub frame: i64,
-    /// The offset of a signed byte: if its value is `frame_gone` or higher, the frame is gone. 0: there is no such
-    /// byte.
+    /// The offset of a signed byte. If the value of this byte is `frame_gone` or higher, the frame is gone. 0: the
+    /// object has no such byte.
     pub frame_state: u64,
     pub frame_gone: i8,
-    /// The offset of a word: the frame is part of the object only if the word points to it. 0: it always is.
+    /// The offset of a word. The frame is part of the object only if this word points to the frame. 0: the frame is
+    /// always part of the object.
     pub frame_pointer: u64,
-    /// The offset of a table inside the object; -1: none. It is in use while the word at `table_pointer` points to it.
-    /// `table_mask`: the offset of the number of its entries minus one; `table_step`: the size of an entry;
+    /// The offset of a table inside the object; -1: no table. The table is in use while the word at `table_pointer`
+    /// points to it. `table_mask`: the offset of the number of entries minus one; `table_step`: the size of an entry;
     /// `table_first`: the offset of the key in an entry; `table_words`: the number of keys and values in an entry.
     pub table: i64,
     pub table_pointer: u64,
@@ -31,37 +33,37 @@ pub struct Form {
     pub table_step: u64,
     pub table_first: u64,
     pub table_words: u64,
-    /// Such an object (a PyCapsule) only passes on an address: the memory to which its C words point belongs to other
-    /// objects, which refer to it too.
+    /// Whether such an object (a PyCapsule) only passes on an address. The memory to which its C words point then
+    /// belongs to other objects, which refer to it too.
     pub is_handle: bool,
 }
 
-/// Offsets of a frame's fields, counted from its beginning.
+/// The offsets of the fields of a frame, counted from the frame's beginning.
 #[derive(Clone, Debug)]
 pub struct FrameLayout {
     pub fields: Vec<u64>,
     pub code: u64,
     pub locals: u64,
-    /// The offset of the number of locals and values on the stack: an int (negative while the frame runs), or the
-    /// address after them if `top_is_pointer`.
+    /// The offset of the number of locals and values on the stack. It is an int (negative while the frame runs), or, if
+    /// `top_is_pointer`, the address after them.
     pub top: u64,
     pub top_is_pointer: bool,
-    /// The offset of a byte that is zero unless the frame runs; 0: there is none. It is needed because a pointer `top`
-    /// is NULL both while the frame runs and when it is done.
+    /// The offset of a byte that is zero unless the frame runs; 0: no such byte. The byte is needed because a pointer
+    /// `top` is NULL both while the frame runs and when it is done.
     pub executing: u64,
-    /// The offset of the pointer to where the stack begins, up to 3.10. In 3.10 `top` counts only the values on the
-    /// stack. 0: since 3.11 `top` counts the locals too.
+    /// The offset of the pointer to the beginning of the stack, up to 3.10. In 3.10 `top` counts only the values on the
+    /// stack. 0: 3.11 and later, where `top` counts the locals too.
     pub stack: u64,
-    /// The offset of the number of locals in a code object; 0: they end where the stack begins.
+    /// The offset of the number of locals in a code object; 0: the locals end where the stack begins.
     pub code_locals: u64,
-    /// Bits of a reference that are not part of the address.
+    /// The bits of a reference that are not part of the address.
     pub tags: u64,
 }
 
-/// The layout of the keys of a dict.
+/// The layout of the keys of a dict: offsets of fields.
 #[derive(Clone, Debug)]
 pub struct KeysLayout {
-    /// These three are offsets; -1 if this release has no such field.
+    /// The next three fields are offsets; -1 if this release has no such field.
     pub kind: i64,
     pub log2_index_bytes: i64,
     pub size: i64,
@@ -88,20 +90,20 @@ pub struct GraphLayout {
     /// The flag of types whose objects have their attribute values after their fields; 0: the release has no such
     /// types.
     pub flag_inline_values: u64,
-    /// Names of C types in which all words that point to objects are references.
+    /// The names of C types in which all words that point to objects are references.
     pub closed: Vec<String>,
-    /// Names of C types: in any type written in C with one of them as a base, all words that point to objects are
-    /// references.
+    /// The names of base types. In any type that is written in C and has one of them as a base, all words that point to
+    /// objects are references.
     pub closed_families: Vec<String>,
-    /// The addresses of the interpreters' states: a block of C code that contains one has free lists.
+    /// The addresses of the interpreters' states. A block of C code that contains such a state has free lists.
     pub interpreters: Vec<u64>,
 }
 
-/// The contents of a buffer. LEAF: no references. ITEMS: as many references as the owner says. KEYS: the keys of a
-/// dict. PREFIXED, HEADED, SPLIT: attribute values, after a prefix, after a header, or without either. SET: the table
-/// of a set. TABLE: entries of hash, key and value. DEQUE, OLD_DEQUE: items of a deque, in Python 3 and in Python 2.
-/// STATE: the state of a module; the mark has its size. NUMBERS: numbers, which prove nothing even if they look like
-/// references. ANYTHING, and any other number: every word that looks like a reference.
+/// The kinds of contents of a buffer. LEAF: no references. ITEMS: as many references as the owner says. KEYS: the keys
+/// of a dict. PREFIXED, HEADED, SPLIT: attribute values, after a prefix, after a header, or without either of these.
+/// SET: the table of a set. TABLE: entries of hash, key and value. DEQUE, OLD_DEQUE: items of a deque, in Python 3 and
+/// in Python 2. STATE: the state of a module; the mark has its size. NUMBERS: numbers, which prove nothing even if they
+/// look like references. ANYTHING, and any other value: every word that looks like a reference.
 pub(crate) const LEAF: u32 = 1;
 pub(crate) const ITEMS: u32 = 2;
 pub(crate) const KEYS: u32 = 3;
@@ -113,48 +115,48 @@ pub(crate) const TABLE: u32 = 8;
 pub(crate) const DEQUE: u32 = 9;
 pub(crate) const ANYTHING: u32 = 10;
 pub(crate) const OLD_DEQUE: u32 = 11;
-/// References after a word with their capacity.
+/// The contents are references after a word that is their capacity.
 pub(crate) const COUNTED: u32 = 12;
 pub(crate) const STATE: u32 = 13;
 pub(crate) const NUMBERS: u32 = 14;
 
-/// Combine the contents of a buffer and a number (such as that of its items) in one word, its mark. The mark 0 is that
-/// of a block that no object claims.
+/// Combine the kind of contents of a buffer and a number (such as the number of its items) in one word, the mark of the
+/// buffer. The mark 0 belongs to blocks that no object claims.
 pub(crate) fn mark(contents: u32, number: u64) -> u32 {
     contents << 28 | number.min(MOST) as u32
 }
 
 pub(crate) const MOST: u64 = (1 << 28) - 1;
 
-/// How to read the objects of one type. All offsets are from the start of the object.
+/// The rule for reading the objects of one type. All offsets are counted from the start of the object.
 #[derive(Clone)]
 pub(crate) struct Shape {
     /// The number by which all workers know the type.
     pub(crate) number: u32,
     pub(crate) form: Option<usize>,
-    /// The words at the offsets [from, to) are read. Words from `certain` on are either references or no addresses at
-    /// all.
+    /// The words at the offsets from `from` to below `to` are read. Words from the offset `certain` on are either
+    /// references or no addresses at all.
     pub(crate) from: u64,
     pub(crate) to: u64,
     pub(crate) certain: u64,
-    /// Words that are not references: the list of weak references, and words that claims describe.
+    /// The offsets of words that are not references: the list of weak references, and words that claims describe.
     pub(crate) skipped: Vec<u64>,
-    /// The bytes of an item, for C types of variable size.
+    /// The size of an item in bytes, for C types of variable size.
     pub(crate) item: u64,
-    /// For an object of variable size, the distance of its pointer to a dict from its end (0: none), and (`item_at`)
-    /// the address of the size of its items.
+    /// For objects of variable size, the distance from the end of the object back to its pointer to a dict (0: no such
+    /// pointer), and (`item_at`) the address of the size of its items.
     pub(crate) dict_before_end: u64,
     pub(crate) item_at: u64,
     pub(crate) basic: u64,
     pub(crate) inline_at: u64,
     pub(crate) managed: bool,
-    /// Whether instances hold a reference to their type.
+    /// Whether the objects of the type hold a reference to it.
     pub(crate) holds_type: bool,
     pub(crate) is_handle: bool,
     /// Whether objects of this type have no references except to their own buffers.
     pub(crate) is_bare: bool,
     pub(crate) is_leaf: bool,
-    /// Whether the type could be read; if not, any word of an object may be a reference.
+    /// Whether the type could be read. If not, any word of an object may be a reference.
     pub(crate) is_known: bool,
 }
 
@@ -215,7 +217,8 @@ fn known_shape(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u32
         to: basic,
         certain: if closed { 0 } else { kind.extent },
         skipped,
-        // Items whose size is no multiple of eight, like the code of a pattern, are not words.
+        // If the size of items is not a multiple of eight, the items are no words, as in the code of a regular
+        // expression.
         item: if closed || item % 8 != 0 { 0 } else { item },
         dict_before_end: if dict < 0 && !managed { dict.unsigned_abs() } else { 0 },
         item_at: kind.address.wrapping_add(known.tp_itemsize),
@@ -235,8 +238,9 @@ fn known_shape(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u32
     Some(shape)
 }
 
-/// Return the form of the nearest base that has one, and that base. Only types in C count, because a program's classes
-/// may have any name. Types that an extension made at run time are heap types too, but have a tp_dealloc of their own.
+/// Return the index of the form of the nearest base that has a form, and that base. Only types in C count, because a
+/// program's classes may have any name. Types that an extension made at run time are heap types too, but have a
+/// tp_dealloc of their own.
 fn form_of(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> Option<(usize, u64)> {
     let known = types.layout;
     let field = |address: u64, offset: u64| types.space.word(address.wrapping_add(offset));
@@ -252,8 +256,8 @@ fn form_of(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> Option<(usize,
     })
 }
 
-/// Return whether all words that point to objects are references in the part of an object that C code defines: the
-/// type's nearest base written in C must be in `closed`, or have a base in `closed_families`.
+/// Return whether all words that point to objects are references, in the part of an object that C code defines. For
+/// this, the type's nearest base that is written in C must be in `closed`, or have a base in `closed_families`.
 fn is_closed(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> bool {
     let dealloc = |address: u64| types.space.word(address.wrapping_add(types.layout.tp_dealloc));
     let bases = types.bases(kind);
@@ -265,18 +269,20 @@ fn is_closed(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> bool {
     })
 }
 
-/// A bit in the mark of a deque's last block: its links are stale, and no further block follows.
+/// A bit in the mark of the last block of a deque. It says that the links of the block are stale, and that no further
+/// block follows.
 pub(crate) const LAST_OF_DEQUE: u64 = 1 << 16;
 
-/// The layout of a deque's block: how many items fit, where they begin, and the offset of the link to the next block.
+/// The layout of a deque's block: the number of items that fit into it, the offset of the first item, and the offset of
+/// the link to the next block.
 pub(crate) struct DequeBlock {
     pub(crate) room: u64,
     pub(crate) items: u64,
     pub(crate) right: u64,
 }
 
-/// Return the layout of a deque's block. Python 2's blocks have both links after their items, the right one first;
-/// later ones have the left link before them.
+/// Return the layout of a deque's block. In Python 2 both links follow the items, the right link first. In Python 3 the
+/// left link precedes the items.
 pub(crate) fn deque_block(contents: u32) -> DequeBlock {
     match contents {
         OLD_DEQUE => DequeBlock { room: 62, items: 0, right: 8 * 62 },

@@ -1,4 +1,5 @@
-//! Give each block the label of the nearest labelled node above it (or its own), and sum up the blocks by label.
+//! Label each block with the label of the nearest labelled node above it, or with its own label, and sum up the blocks
+//! by label.
 
 use super::csr::split;
 use super::edges::{is_object, BUFFER};
@@ -13,14 +14,14 @@ use std::collections::{HashMap, HashSet};
 const MAX_EXAMPLES: usize = 8;
 const RECENT: usize = 1 << 13;
 
-/// The blocks of one group with one label; the label u32::MAX is for unreachable blocks.
+/// The blocks of one group that have the same label. The label u32::MAX is for unreachable blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Labelled {
     pub label: u32,
     pub group: Grouped,
 }
 
-/// Objects of one type with several holders each, and the sum of the objects' retained sizes.
+/// The objects of one type that have several holders each, and the sum of their retained sizes.
 #[derive(Clone, Debug)]
 pub struct Several {
     pub type_address: u64,
@@ -30,20 +31,21 @@ pub struct Several {
     pub examples: Vec<u32>,
 }
 
-/// Blocks of C code of one owner, and the sum of their retained sizes.
+/// The blocks of C code of one owner, and the sum of their retained sizes.
 #[derive(Clone, Debug)]
 pub struct SharedBlocks {
     pub owner: u32,
     pub bytes: u64,
-    /// The blocks that retain the most.
+    /// The blocks of the owner that retain the most.
     pub examples: Vec<u32>,
 }
 
-/// Counts and bytes by label and group.
+/// The counts and bytes of blocks, by label and group.
 struct Sums {
     places: HashMap<(u32, Key), usize>,
     rows: Vec<((u32, Key), (u64, u64))>,
-    /// A cache of the indices of keys that were met last, by a few bits of the key: neighbouring blocks have few types.
+    /// A cache of the indices of those keys that were met last, by a few bits of the key. It helps because neighbouring
+    /// blocks have few types.
     recent: Vec<usize>,
 }
 
@@ -71,8 +73,8 @@ impl Sums {
 }
 
 impl Graph {
-    /// Return the blocks of at least `minimum` bytes, summed up by label and group. `seeds`: nodes with their labels. A
-    /// block has the label of the nearest seed above it. The bytes of a buffer count for its owner.
+    /// Return the blocks of at least `minimum` bytes, summed up by label and group. `seeds`: nodes, each with its
+    /// label. A block has the label of the nearest seed above it. The bytes of a buffer count for the buffer's owner.
     pub fn shares(&self, watcher: &dyn Watcher, seeds: &[(u32, u32)], minimum: u64) -> Result<Vec<Labelled>> {
         let before = self.above(watcher)?;
         let sizes = self.sizes();
@@ -112,8 +114,8 @@ impl Graph {
         Ok(rows)
     }
 
-    /// Return the objects of a type that refer to one of `homes`, as `(object, home)`. If an object refers to several,
-    /// the home is the target of the first of these references.
+    /// Return the objects of a type that refer to one of `homes`, as `(object, home)`. If an object refers to several
+    /// of `homes`, the target of the first of these references is returned.
     pub fn homes(&self, type_address: u64, homes: &HashSet<u32>) -> Vec<(u32, u32)> {
         let home =
             |id: &u32| self.edges.of(*id).iter().map(|edge| split(*edge).0).find(|target| homes.contains(target));
@@ -121,7 +123,7 @@ impl Graph {
     }
 
     /// Return the objects that no other object dominates, such as the items of two lists, summed up by type. Objects
-    /// that retain `large` bytes or more are left out. `without`: nodes that neither count as holders nor are summed
+    /// that retain `large` bytes or more are left out. `without`: nodes that do not count as holders and are not summed
     /// up. The types that retain the most come first.
     pub fn kept_by_several(&self, watcher: &dyn Watcher, without: &HashSet<u32>, large: u64) -> Result<Vec<Several>> {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
@@ -147,7 +149,8 @@ impl Graph {
             row.count += 1;
             row.bytes += sizes[id as usize];
             row.retained += retained;
-            // The first object, the second, the fourth, the eighth, and so on: examples from all parts of memory.
+            // The first, the second, the fourth, the eighth object and so on are examples, which come from all parts of
+            // memory.
             if row.count.is_power_of_two() {
                 row.examples.push(id);
             }
@@ -157,8 +160,8 @@ impl Graph {
         Ok(rows)
     }
 
-    /// Return whether a node's immediate dominator, buffers skipped, is missing, a root, or in `without`. `above`: the
-    /// immediate dominator of each node.
+    /// Return whether the immediate dominator of a node, with buffers skipped, is missing, a root, or in `without`.
+    /// `above`: the immediate dominator of each node.
     fn is_open(&self, above: &[u32], without: &HashSet<u32>, id: u32) -> bool {
         let mut keeper = above[id as usize];
         while keeper < self.ids.first_static && self.kinds[keeper as usize] & BUFFER != 0 {
@@ -168,8 +171,8 @@ impl Graph {
     }
 
     /// Return the blocks of C code that no object dominates, such as an allocator that two sessions share, summed up by
-    /// owner. Only owners whose blocks retain at least `least` bytes are returned, at most `top`, largest first.
-    /// `without`: nodes that do not count as holders.
+    /// owner. Only owners whose blocks retain at least `least` bytes are returned, at most `top` of them, the largest
+    /// first. `without`: nodes that do not count as holders.
     pub fn shared_blocks(
         &self,
         watcher: &dyn Watcher,

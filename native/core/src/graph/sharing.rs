@@ -1,5 +1,5 @@
-//! Find what else holds the blocks of a holder: how much would remain if the holder were removed, and from which other
-//! nodes these blocks are reached.
+//! Find the other holders of the blocks that a holder holds: how much memory would remain if the holder were removed,
+//! and from which other nodes it is reached.
 
 use super::csr::split;
 use super::edges::{is_object, BUFFER};
@@ -12,14 +12,15 @@ use gdbheap_access::work::{Control, Watcher};
 use std::collections::{HashMap, HashSet};
 
 const OFTEN: usize = 1 << 20;
-/// The search for other nodes ends when at most one part in LEAST_PART of the holder's bytes remains.
+/// The search for other nodes ends when the memory that remains is at most one part in LEAST_PART of the holder's
+/// bytes.
 const LEAST_PART: u64 = 10;
 /// The path down from a root continues to a child that has at least one part in BRANCH_PART of the remaining bytes.
 const BRANCH_PART: u64 = 4;
 const MAX_ALIASES: usize = 4;
 
-/// Another node from which blocks of a holder are reached. `target`: the first of these blocks; `bytes`: those of the
-/// blocks that are reached from this node but not from the nodes before it in the list.
+/// Another node from which blocks of a holder are reached. `target`: the first of these blocks. `bytes`: the bytes of
+/// the blocks that are reached from this node but not from earlier nodes in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Other {
     pub id: u32,
@@ -27,21 +28,22 @@ pub struct Other {
     pub bytes: u64,
 }
 
-/// What some nodes hold, and what else holds it.
+/// The memory that some nodes, the members, hold, and the other holders of this memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlsoHeld {
-    /// The bytes of the nodes and of everything that the shortest chains reach through them.
+    /// The bytes of the members and of everything that the shortest chains reach through them.
     pub bytes: u64,
-    /// The part of these bytes that would be freed if the nodes were removed.
+    /// The part of these bytes that would be freed if the members were removed.
     pub retained: u64,
-    /// Other nodes from which the remaining blocks are also reached, those with the most bytes first.
+    /// Other nodes from which the remaining blocks are also reached. The nodes with the most bytes come first.
     pub others: Vec<Other>,
-    /// Further references to the nodes, as (referrer, node), besides the reference on each node's shortest chain.
+    /// Further references to the members, as (referrer, member), besides the reference on each member's shortest chain.
     pub aliases: Vec<(u32, u32)>,
 }
 
-/// One round of a search over the blocks inside. `sums`: for each node outside, the bytes of the blocks that it reached
-/// first, and the first of them; `total`: the bytes of all blocks reached.
+/// One round of a search over the blocks of the region (the members and all nodes below them). `sums`: for each node
+/// outside the region, the bytes of the blocks that it reached first, and the first of these blocks. `total`: the bytes
+/// of all blocks that were reached.
 struct Round {
     sums: HashMap<u32, (u64, u32)>,
     total: u64,
@@ -53,15 +55,15 @@ struct Sharing<'a> {
     sizes: Vec<u64>,
     members: Bits,
     inside: Bits,
-    /// References from nodes outside to nodes inside, as (source, target). Inside are the holder's nodes and all nodes
-    /// below them.
+    /// References from nodes outside the region to nodes in it, as (source, target). The region consists of the members
+    /// and all nodes below them.
     crossing: Vec<(u32, u32)>,
     aliases: Vec<(u32, u32)>,
 }
 
 impl Graph {
-    /// Return what `members` hold, how much of it would be freed if all of them were removed, and at most `most` other
-    /// nodes from which the remaining blocks are reached.
+    /// Return the memory that `members` hold, how much of it would be freed if all members were removed, and at most
+    /// `most` other nodes from which the remaining blocks are reached.
     pub fn also_held(&self, watcher: &dyn Watcher, members: &HashSet<u32>, most: usize) -> Result<AlsoHeld> {
         for id in members {
             self.check(*id)?;
@@ -94,8 +96,8 @@ impl<'a> Sharing<'a> {
         Ok(found)
     }
 
-    /// Record the references from the node `source`, which is outside, to nodes inside. If it refers to a member
-    /// several times, the first reference is the one on the member's chain.
+    /// Record the references from the node `source`, which is outside the region, to nodes in the region. If `source`
+    /// refers to a member several times, the first of these references is the one on the member's chain.
     fn cross(&mut self, source: u32) {
         let mut on_chain = NOBODY;
         for edge in self.graph.edges.of(source) {
@@ -114,7 +116,7 @@ impl<'a> Sharing<'a> {
     }
 
     /// Return whether an edge keeps its target alive. A buffer belongs only to its object: another word of C code that
-    /// points to it may be stale, or data that the program wrote, as in the buffer of a file.
+    /// points to the buffer may be stale, or data that the program wrote, as in the buffer of a file.
     fn counts(&self, source: u32, target: u32, strength: u32) -> bool {
         let kind = |id: u32| self.graph.kinds.get(id as usize).copied().unwrap_or(0);
         let is_owned = kind(target) & BUFFER != 0 && is_object(kind(self.tree.before[target as usize]));
@@ -136,7 +138,8 @@ impl<'a> Sharing<'a> {
         Ok(AlsoHeld { bytes, retained, others, aliases: self.aliases })
     }
 
-    /// Search the nodes inside from all crossing references, except those whose source is in `gone`.
+    /// Search the nodes of the region, starting from every reference that crosses into it, except references whose
+    /// source is in `gone`.
     fn round(&self, gone: &Bits, control: &Control) -> std::result::Result<Round, Cancelled> {
         let mut firsts = vec![NOBODY; self.graph.nodes()];
         let mut queue = Vec::new();
@@ -178,8 +181,8 @@ impl<'a> Sharing<'a> {
         }
     }
 
-    /// Return the node from which most of the remaining bytes are reached: the object at which the path down from the
-    /// largest root divides, or in a graph without objects the root.
+    /// Return the node from which most of the remaining bytes are reached. It is the object at which the path down from
+    /// the largest root divides; in a graph without objects it is that root.
     fn largest(&self, round: &Round) -> Option<Other> {
         let mut bytes = vec![0; self.graph.nodes()];
         round.sums.iter().for_each(|(source, sum)| bytes[*source as usize] = sum.0);
@@ -208,7 +211,8 @@ impl<'a> Sharing<'a> {
         is_object(kind) && self.graph.kinds[above as usize] == kind
     }
 
-    /// Return the object that owns a buffer, by its chain; the node itself if it is not a buffer.
+    /// Return the object that owns a buffer, according to the buffer's chain; for a node that is no buffer, the node
+    /// itself.
     fn owner(&self, node: u32) -> u32 {
         let is_buffer = |id: &u32| self.graph.kinds.get(*id as usize).is_some_and(|kind| kind & BUFFER != 0);
         let above = |id: &u32| Some(self.tree.before[*id as usize]).filter(|above| is_buffer(id) && *above != NOBODY);

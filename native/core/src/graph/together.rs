@@ -1,8 +1,9 @@
-//! Compute what several nodes, the members, retain together: everything that would be unreachable if all of them were
-//! removed.
+//! Compute the memory that several nodes, the members, retain together: everything that would be unreachable if all of
+//! them were removed.
 //!
-//! All of it lies below the members in the tree of shortest chains, so only little of a large graph is examined. Nodes
-//! that a member dominates would be freed. Any other node below the members stays if something that stays refers to it.
+//! All of this memory lies below the members in the tree of shortest chains, so only a small part of a large graph is
+//! examined. Nodes that a member dominates would be freed. Any other node below the members stays if a node that stays
+//! refers to it.
 
 use super::csr::{in_rows, split, Edges};
 use super::dominators::Dominators;
@@ -14,7 +15,7 @@ use std::collections::BinaryHeap;
 
 const OFTEN: usize = 1 << 20;
 
-/// Trees, as compressed rows of the nodes right below each node.
+/// Trees, as compressed rows: for each node, the nodes right below it.
 pub(crate) struct Forest {
     tops: Vec<u32>,
     starts: Vec<u32>,
@@ -32,7 +33,8 @@ impl Forest {
         &self.below[self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize]
     }
 
-    /// Walk depth first: `visit(node, true)` before all nodes below it, `visit(node, false)` after them.
+    /// Walk through the trees depth first. Call `visit(node, true)` before all nodes below the node, and `visit(node,
+    /// false)` after them.
     fn walk(&self, mut visit: impl FnMut(u32, bool)) {
         let mut path: Vec<(u32, u32)> = Vec::new();
         for top in &self.tops {
@@ -55,12 +57,12 @@ impl Forest {
         }
     }
 
-    /// Return for each kind the number of its nodes, their bytes, and the bytes of their subtrees, each node counted
-    /// once. `kind_of` returns the index of a node's kind plus one, 0 for a node without a kind.
+    /// Return for each kind the number of its nodes, the bytes of these nodes, and the bytes of their subtrees with
+    /// each node counted once. `kind_of` returns the index of a node's kind plus one, or 0 for a node without a kind.
     pub(crate) fn sums(&self, kinds: usize, kind_of: impl Fn(u32) -> usize, sizes: &[u64]) -> Vec<(u64, u64, u64)> {
         let mut rows = vec![(0, 0, 0); kinds];
-        // For each kind: how many nodes of it are on the path to the current node, and the bytes seen before the first
-        // of these.
+        // For each kind: how many nodes of the kind are on the path to the current node, and how many bytes were seen
+        // before the first of these nodes.
         let mut open = vec![(0u32, 0u64); kinds];
         let mut seen = 0;
         self.walk(|node, entered| {
@@ -84,15 +86,15 @@ impl Forest {
     }
 }
 
-/// The state of a node while one set is examined.
+/// The state of a node while one set of members is examined.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(u32)]
 enum State {
-    /// In the set, or dominated by a node of the set: it would be freed.
+    /// The node is in the set, or a node of the set dominates it: it would be freed.
     Goes = 0,
-    /// Not dominated, and not known to be below the set.
+    /// No node of the set dominates the node, and the node is not known to be below the set.
     Elsewhere = 1,
-    /// Below a node of the set but not dominated by one: it may be freed.
+    /// The node is below a node of the set, but no node of the set dominates it: it may be freed.
     Open = 2,
     Stays = 3,
 }
@@ -104,18 +106,18 @@ const MAX_RUNS: u32 = u32::MAX >> BITS;
 pub(crate) struct Together<'a> {
     edges: &'a Edges,
     tree: &'a Tree,
-    /// Immediate dominators.
+    /// The immediate dominator of each node.
     above: &'a [u32],
     sizes: &'a [u64],
     pub(crate) chains: Forest,
-    /// Whether a node dominates everything below it in the tree of chains.
+    /// For each node, whether it dominates everything below it in the tree of chains.
     closed: Vec<bool>,
-    /// For each node, the nodes with an edge to it except the one before it in that tree, as compressed rows: `(starts,
-    /// sources)`.
+    /// For each node, the nodes that have an edge to it, except the previous node on its chain, as compressed rows
+    /// `(starts, sources)`.
     others: (Vec<u32>, Vec<u32>),
     marks: Vec<u32>,
     run: u32,
-    /// Whether the graph is incomplete, so that something that was not read may hold the nodes without a dominator.
+    /// Whether the graph is incomplete. If so, something that was not read may hold the nodes without a dominator.
     is_cut: bool,
 }
 
@@ -140,7 +142,7 @@ impl<'a> Together<'a> {
     }
 
     /// Return the bytes that would be freed if all `members` were removed. `is_member` is true for these nodes only.
-    /// `certain`: the bytes that single members dominate, themselves included.
+    /// `certain`: the bytes of the members themselves and of all nodes that a single member dominates.
     pub(crate) fn retained(
         &mut self,
         members: &[u32],
@@ -177,7 +179,7 @@ impl<'a> Together<'a> {
         Ok(certain + goes.map(|node| self.sizes[*node as usize]).sum::<u64>())
     }
 
-    /// Return the nodes below the members that none of them dominates.
+    /// Return the nodes below the members that no single member dominates.
     fn open(
         &mut self,
         members: &[u32],
@@ -218,7 +220,8 @@ impl<'a> Together<'a> {
         })
     }
 
-    /// Return whether the node is a member, or dominated by one. The states of the nodes on the way up are recorded.
+    /// Return whether the node is a member, or whether a member dominates it. The states of all nodes on the way up are
+    /// recorded.
     fn goes(&mut self, node: u32, is_member: &impl Fn(u32) -> bool) -> bool {
         let mut at = node;
         let state = loop {
@@ -288,9 +291,9 @@ fn others(edges: &Edges, tree: &Tree) -> (Vec<u32>, Vec<u32>) {
     in_rows(edges.nodes(), pairs)
 }
 
-/// Return for each kind its index, the number of its nodes, their bytes, and the bytes that all of them retain
-/// together. `kinds`: the number of kinds; `kind_of` as in `Forest::sums`. With `top`, kinds that cannot be among the
-/// `top` largest are left out.
+/// Return for each kind its index, the number of its nodes, their bytes, and the bytes that these nodes retain
+/// together. `kinds`: the number of kinds; `kind_of`: as in `Forest::sums`. With `top`, kinds that cannot be among the
+/// `top` largest kinds are left out.
 pub(crate) fn by_kind(
     together: &mut Together<'_>,
     found: &Dominators,
@@ -302,7 +305,7 @@ pub(crate) fn by_kind(
     let reached = found.order.iter().skip(1).copied();
     let dominated = Forest::of(&found.above, reached.clone()).sums(kinds, &kind_of, together.sizes);
     control.advance(0)?;
-    // Only nodes below those of a kind can be freed with them, so these are upper bounds.
+    // These are upper bounds: only nodes below the nodes of a kind can be freed with them.
     let most = together.chains.sums(kinds, &kind_of, together.sizes);
     let (starts, members) = members(kinds, &kind_of, reached);
     let mut order: Vec<usize> = (0..kinds).filter(|kind| most[*kind].0 > 0).collect();
@@ -329,7 +332,7 @@ pub(crate) fn by_kind(
     Ok(rows)
 }
 
-/// Return the nodes of each kind, in compressed rows.
+/// Return the nodes of each kind, as compressed rows.
 fn members(
     kinds: usize,
     kind_of: impl Fn(u32) -> usize,

@@ -1,5 +1,5 @@
-//! Find a shortest chain from a root to each node: breadth first, from the best roots and over the strongest edges
-//! first.
+//! Find a shortest chain from a root to each node. The search is breadth first, and begins with the best roots and the
+//! strongest edges.
 
 use super::csr::{split, Edges};
 use super::edges::{DOUBTFUL, EXACT, LIKELY, STRAY};
@@ -9,12 +9,13 @@ use gdbheap_access::memory::ahead::{fetch, SOON};
 use gdbheap_access::work::Control;
 
 pub(crate) const NOBODY: u32 = u32::MAX;
-/// The phases of the search; a node has the phase that first reached it. BY_MODULES: from modules over exact edges.
-/// BY_FRAMES: from frames and static types over exact edges. BY_OTHERS: from data of libraries, and over likely edges.
+/// The phases of the search. A node has the phase that first reached it. BY_MODULES: from modules, over exact edges.
+/// BY_FRAMES: from frames and static types, over exact edges. BY_OTHERS: from data of libraries, and over likely edges.
 /// BY_REMAINS: from data of the interpreter and of threads. BY_PADDING: over words that may be older than their block.
-/// BY_INNER: over words of reached blocks that point into other blocks. BY_STACKS: from stacks and registers, whose
-/// words may be stale. NOT_REACHED: no phase reached the node. From BY_PADDING on there is only weak evidence for a
-/// node. Words in used blocks come before words that a thread may have left on its stack.
+/// BY_INNER: over words of reached blocks that point to the middle of other blocks. BY_STACKS: from stacks and
+/// registers, whose words may be stale. NOT_REACHED: no phase reached the node. From BY_PADDING on there is only weak
+/// evidence that a node is alive. Words in used blocks are followed before words that a thread may have left on its
+/// stack.
 pub(crate) const BY_MODULES: u8 = 0;
 pub(crate) const BY_FRAMES: u8 = 1;
 pub(crate) const BY_OTHERS: u8 = 2;
@@ -28,40 +29,40 @@ const STRENGTHS: [u32; PHASES] = [EXACT, EXACT, LIKELY, LIKELY, DOUBTFUL, STRAY,
 const OFTEN: usize = 1 << 20;
 
 /// The phases in a graph without objects, where no layout says which words are references. 0: from static data and data
-/// of threads, over words that point to where something begins. BY_LIVE_STACKS: the same from stacks and registers.
-/// BY_LAST_WORDS: over words that may be older than their block. BY_PADDING: over words that point into a block. From
-/// BY_INNER on: over words that may be leftover links of a free chunk. From BY_LAST_WORDS on there is only weak
-/// evidence for a node.
+/// of threads, over words that point to a place where something begins. BY_LIVE_STACKS: from stacks and registers, over
+/// such words. BY_LAST_WORDS: over words that may be older than their block. BY_PADDING: over words that point to the
+/// middle of a block. From BY_INNER on: over words that may be leftover links of a free chunk. From BY_LAST_WORDS on
+/// there is only weak evidence that a node is alive.
 pub(crate) const BY_LIVE_STACKS: u8 = 1;
 pub(crate) const BY_LAST_WORDS: u8 = 2;
 
-/// Which unproven edges keep their targets alive.
+/// The rules which say what unproven edges keep their targets alive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Rules {
-    /// A word that may be stale counts only if nothing better points to its target.
+    /// A word that may be stale counts only if no better word points to its target.
     #[default]
     Objects,
-    /// Every word of a block is a reference except a stray one. Stray words, and words on a stack, count only if
-    /// nothing better points to their target.
+    /// Every word of a block is a reference, except words whose edge is STRAY. Such words, and words on a stack, count
+    /// only if no better word points to their target.
     Blocks,
 }
 
-/// The tree of shortest chains. `before`: the node before each node on its chain; `phases`: the phase in which each
-/// node was reached.
+/// The tree of shortest chains. `before`: for each node, the previous node on its chain. `phases`: for each node, the
+/// phase in which it was reached.
 pub(crate) struct Tree {
     pub(crate) before: Vec<u32>,
     pub(crate) phases: Vec<u8>,
-    /// Every node once, each after the one before it on its chain.
+    /// Every node once. Each node comes after the previous node on its chain.
     pub(crate) order: Vec<u32>,
     rules: Rules,
-    /// The blocks of C code: they have no reference count that says how many references keep them alive.
+    /// The blocks of C code. They have no reference count that says how many references keep them alive.
     raw: Option<Bits>,
 }
 
 impl Tree {
-    /// Grow the tree. `roots`: the numbers of the roots by phase. `handles`: objects that only pass on an address
-    /// (`Form::is_handle`). In the phase BY_OTHERS their edges are followed last, so they reach only nodes that nothing
-    /// else of that phase reaches.
+    /// Grow the tree. `roots`: the numbers of the roots, by phase. `handles`: objects that only pass on an address
+    /// (`Form::is_handle`). In the phase BY_OTHERS, the edges of handles are followed last, so they reach only nodes
+    /// that nothing else of that phase reaches.
     pub(crate) fn grow(
         edges: &Edges,
         roots: &[Vec<u32>; PHASES],
@@ -75,7 +76,7 @@ impl Tree {
         let mut tree =
             Tree { before: vec![NOBODY; nodes], phases: vec![NOT_REACHED; nodes], order: Vec::new(), rules, raw: None };
         let mut queue: Vec<u32> = Vec::with_capacity(nodes);
-        // Nodes with edges that were not followed because they are weak.
+        // The nodes that have edges which were not followed yet, because these edges are weak.
         let mut weak: Vec<u32> = Vec::new();
         for (phase, strength) in STRENGTHS.into_iter().enumerate() {
             let mut next = queue.len();
@@ -85,9 +86,9 @@ impl Tree {
             let mut waiting = std::mem::take(&mut weak).into_iter().peekable();
             let (mut late, mut is_late) = (Vec::new(), phase as u8 != BY_OTHERS);
             loop {
-                // In a graph of blocks, follow such words of nodes that static data reached before those of nodes that
-                // a stack reached: a list whose links point into its blocks then belongs to one variable, even if a
-                // stack points to one of its blocks.
+                // In a graph of blocks, words of nodes that static data reached are followed before words of nodes that
+                // a stack reached. Then a list whose links point to the middle of its blocks belongs to one variable,
+                // even if a stack points to one of its blocks.
                 let first = waiting.peek().map(|node| tree.phases[*node as usize]);
                 let is_like =
                     |tree: &Tree, node: u32| rules == Rules::Objects || Some(tree.phases[node as usize]) == first;
@@ -123,14 +124,14 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Set `raw`, the blocks of C code; see `counts` for the words that keep them alive.
+    /// Set `raw`, the blocks of C code. `counts` says which words keep these blocks alive.
     pub(crate) fn with_raw(self, raw: impl Iterator<Item = u32>) -> Tree {
         let mut bits = Bits::new(self.phases.len() as u64);
         raw.for_each(|node| bits.set(node.into()));
         Tree { raw: Some(bits), ..self }
     }
 
-    /// Prefetch the edges of the next nodes in the queue.
+    /// Prefetch the edges of the next nodes in the queue of the search.
     #[inline(always)]
     fn look_ahead(&self, edges: &Edges, queue: &[u32]) {
         if let Some(nodes) = queue.get(..=SOON) {
@@ -167,7 +168,8 @@ impl Tree {
         }
     }
 
-    /// Return the chain from a root to the node, or its last `most` nodes; empty if the node is not reached.
+    /// Return the chain from a root to the node, or only its last `most` nodes if it is longer; empty if the node is
+    /// not reached.
     pub(crate) fn chain(&self, node: u32, most: usize) -> Vec<u32> {
         let mut found = Vec::new();
         let mut at = node;
@@ -179,29 +181,29 @@ impl Tree {
         found
     }
 
-    /// Prefetch the phase of a node, and the node before it.
+    /// Prefetch the phase of a node, and the previous node on its chain.
     #[inline(always)]
     pub(crate) fn fetch(&self, node: u32) {
         fetch(&self.phases, node as usize);
         fetch(&self.before, node as usize);
     }
 
-    /// Return whether all edges of a node except stray ones keep their targets alive, whatever these are.
+    /// Return whether all edges of a node, except stray ones, keep their targets alive, whatever the targets are.
     #[inline(always)]
     pub(crate) fn counts_all(&self, from: u32) -> bool {
         let phase = self.phases[from as usize];
         self.rules == Rules::Blocks && (phase != BY_LIVE_STACKS || self.before[from as usize] != NOBODY)
     }
 
-    /// Do the same as `counts`, but faster. `all`: what `counts_all` returned for the node `from`.
+    /// Return the same result as `counts`, but faster. `all`: the result of `counts_all` for the node `from`.
     #[inline(always)]
     pub(crate) fn counts_among(&self, all: bool, from: u32, to: u32, strength: u32) -> bool {
         all && strength != STRAY || self.counts(from, to, strength)
     }
 
-    /// Return whether an edge keeps its target alive, as far as is known. A word that may be stale does so only in two
-    /// cases: nothing better points to the target; or the target is a block of C code, and a word of a used block
-    /// points to where something begins in it.
+    /// Return whether an edge keeps its target alive, as far as is known. A word that may be stale keeps its target
+    /// alive only in two cases: no better word points to the target; or the target is a block of C code, and a word of
+    /// a used block points to a place in it where something begins.
     #[inline(always)]
     pub(crate) fn counts(&self, from: u32, to: u32, strength: u32) -> bool {
         let is_root = || self.before[from as usize] == NOBODY;
@@ -216,7 +218,7 @@ impl Tree {
             DOUBTFUL => from.max(BY_PADDING),
             _ => from,
         };
-        // Any number may lie in the middle of a large block.
+        // In a large block, the middle may be the target of any number.
         let is_reference = strength != STRAY && from < BY_PADDING;
         let may_hold = || is_reference && self.raw.as_ref().is_some_and(|raw| raw.get(node.into()));
         needed < BY_REMAINS || to >= needed || may_hold()

@@ -1,5 +1,5 @@
-//! Unreachable blocks, and why each is not free: cycles, lost references, lost blocks, and blocks to which only weak
-//! words point.
+//! Find unreachable blocks, and the reason why each of them is not free: cycles, lost references, lost blocks, and
+//! blocks to which only weak words point.
 
 use super::components::components;
 use super::csr::{split, Edges};
@@ -24,78 +24,80 @@ pub(crate) const LOST_REFERENCES: &str = "lost_references";
 pub(crate) const LOST_BLOCKS: &str = "lost_blocks";
 pub(crate) const DOUBTFUL_BLOCKS: &str = "doubtful";
 
-/// An object with at least this reference count is immortal, or its counting is deferred.
+/// The reference count from which an object is immortal, or its counting is deferred.
 const IMMORTAL: u64 = 1 << 31;
-/// The most kinds of cycles; further ones are combined. MAX_LENGTH: the most nodes that are kept of a cycle.
+/// The largest number of kinds of cycles; all further kinds are combined. MAX_LENGTH: the largest number of nodes that
+/// are kept of one cycle.
 const MAX_CAUSES: usize = 500;
 const MAX_LENGTH: usize = 16;
-/// `gc_refs` of an object that the collector does not track: -2 in Python 2; -4 up to 3.7, where it is shifted past a
-/// flag.
+/// The values of `gc_refs` of an object that the collector does not track: -2 in Python 2; -4 up to 3.7, where the
+/// field is shifted past a flag.
 const UNTRACKED: [i64; 2] = [-2, -4];
 const OLD_GC_HEAD: u64 = 32;
 const FREE_THREADED_BITS: usize = 11;
 const TRACKED: u8 = 1;
 const FROZEN: u8 = 1 << 3;
 
-/// The facts that decide which cycles the collector frees, and which object of a cycle names it.
+/// Facts which decide what cycles the collector frees, and which object of a cycle gives the cycle its name.
 #[derive(Clone, Debug, Default)]
 pub struct CollectorFacts {
-    /// The types of frames and of other objects that run code, and (`code`) the type of code objects; 0 if there is
+    /// The types of frames and of other objects that run code; and (`code`) the type of code objects, or 0 if there is
     /// none.
     pub frames: Vec<u64>,
     pub code: u64,
-    /// Types with a finalizer of their own: the collector does not free cycles of their objects.
+    /// The types that have a finalizer of their own. The collector does not free cycles of their objects.
     pub finalized: Vec<u64>,
-    /// The addresses of the collector's heads of objects that gc.freeze() has excluded from collection.
+    /// The addresses of the heads that the collector puts before objects, for those objects that gc.freeze() has
+    /// excluded from collection.
     pub frozen: Vec<u64>,
 }
 
-/// Why some blocks are not free.
+/// The reason why some blocks are not free.
 #[derive(Clone, Debug)]
 pub struct Cause {
-    /// cycles, lost_references, lost_blocks or doubtful.
+    /// The group of causes: cycles, lost_references, lost_blocks or doubtful.
     pub group: &'static str,
-    /// For cycles: collectable; likely (words of unknown meaning close the cycle); or the reason why the collector does
-    /// not free them: hidden (memory that it does not examine has references to them), frozen, untracked, finalizer.
-    /// For lost blocks: nothing (no word points to them) or circle (they point to one another). For lost references:
-    /// reference. For doubtful blocks: weak.
+    /// The kind of cause in its group. For cycles: collectable; likely (words of unknown meaning close the cycle); or
+    /// the reason why the collector does not free the cycles: hidden (memory that the collector does not examine has
+    /// references to them), frozen, untracked, finalizer. For lost blocks: nothing (no word points to them) or circle
+    /// (they point to one another). For lost references: reference. For doubtful blocks: weak.
     pub kind: &'static str,
     /// The number of cycles or, in the other groups, of heads (`Lost::is_head`).
     pub count: u64,
-    /// For lost references, the type of the objects; for a cycle that the collector does not free, the type of the
-    /// object that prevents it; else 0.
+    /// For lost references, the type of the objects. For a cycle that the collector does not free, the type of the
+    /// object that prevents it. Else 0.
     pub type_address: u64,
-    /// Some objects of one cycle, in their order, and the length of the cycle.
+    /// Some objects of one cycle, in the order of the cycle, and the length of the cycle.
     pub nodes: Vec<u32>,
     pub length: u64,
 }
 
-/// The blocks of one type and size with one cause.
+/// The blocks of one type and size that have the same cause.
 #[derive(Clone, Debug)]
 pub struct Lost {
     pub cause: u32,
-    /// Whether the cause is about these blocks themselves. If not, they are only reachable from such blocks.
+    /// Whether the cause concerns these blocks themselves. If not, these blocks are only reachable from such blocks.
     pub is_head: bool,
-    /// 0 for a block without an object.
+    /// The type of the blocks; 0 for blocks without an object.
     pub type_address: u64,
     pub size: u64,
     pub count: u64,
-    /// The bytes of the blocks themselves.
+    /// The bytes of the blocks themselves, without their buffers.
     pub bytes: u64,
-    /// The bytes of the buffers that belong to them.
+    /// The bytes of the buffers that belong to the blocks.
     pub buffers: u64,
     /// The addresses of some of the blocks.
     pub addresses: Vec<u64>,
 }
 
-/// Everything that no root keeps alive.
+/// The blocks that no root keeps alive, with the causes.
 #[derive(Clone, Debug)]
 pub struct Unreachable {
     pub causes: Vec<Cause>,
     pub rows: Vec<Lost>,
 }
 
-/// The fields of an object's head.
+/// The data in an object's head.
 #[derive(Clone, Copy)]
 struct Head {
     references: u64,
@@ -103,7 +105,8 @@ struct Head {
     is_frozen: bool,
 }
 
-/// Finds the causes of the nodes in question, which are renumbered: a node's place is its index in `nodes`.
+/// A finder of the causes of the nodes in question. These nodes are renumbered: the place of a node is its index in
+/// `nodes`.
 struct Sorter<'a> {
     graph: &'a Graph,
     tree: &'a Tree,
@@ -111,9 +114,10 @@ struct Sorter<'a> {
     weak: u8,
     nodes: Vec<u32>,
     edges: Edges,
-    /// Whether each node is an object that only other such objects refer to, or a buffer of such an object.
+    /// For each node, whether it is an object to which only other objects of this kind refer, or a buffer of such an
+    /// object.
     proven: Vec<bool>,
-    /// Whether each node is an object with more references than the collector can find.
+    /// For each node, whether it is an object with more references than the collector can find.
     hidden: Vec<bool>,
     causes: Vec<Cause>,
     cause_of: Vec<u32>,
@@ -121,8 +125,8 @@ struct Sorter<'a> {
 }
 
 impl Graph {
-    /// Return the blocks that nothing keeps alive or to which only weak words point, by cause, type and size. Each row
-    /// has the addresses of at most `most` blocks.
+    /// Return the blocks that nothing keeps alive, and the blocks to which only weak words point, by cause, type and
+    /// size. Each row has the addresses of at most `most` blocks.
     pub fn unreachable(&self, watcher: &dyn Watcher, most: usize, facts: &CollectorFacts) -> Result<Unreachable> {
         let tree = self.tree(watcher)?;
         self.alone(watcher, |control| {
@@ -137,7 +141,7 @@ impl Graph {
         })
     }
 
-    /// Read an object's head; None if it cannot be read.
+    /// Read the head of an object; None if the head cannot be read.
     fn head_of(&self, types: &mut Types<'_>, id: u32) -> Option<Head> {
         let Node::Block { address, size, .. } = self.blocks().node(id) else { return None };
         let mut head = [0; HEAD_BYTES];
@@ -168,7 +172,7 @@ impl<'a> Sorter<'a> {
         let mut is_proven = vec![false; graph.ids.first_static as usize];
         if let Some(layout) = &graph.layout {
             let mut types = Types::new(graph.heaps.lend(), layout);
-            // A count that cannot be read is assumed to be larger than the references found.
+            // If a count cannot be read, it is assumed to be larger than the number of references found.
             let count_of = |id| graph.head_of(&mut types, id).map_or(u64::MAX, |head| head.references);
             let found = garbage::find(&graph.edges, tree, &graph.kinds, graph.ids.first_static, count_of, control)?;
             let Garbage { objects, buffers } = found;
@@ -189,7 +193,8 @@ impl<'a> Sorter<'a> {
         self.graph.kinds[self.nodes[place as usize] as usize]
     }
 
-    /// Return whether a node is an object. In a graph of blocks there are none: a kind there is that of a structure.
+    /// Return whether a node is an object. In a graph of blocks no node is an object: there, a kind is that of a
+    /// structure.
     fn is_object(&self, place: u32) -> bool {
         self.graph.layout.is_some() && is_object(self.kind(place))
     }
@@ -211,7 +216,7 @@ impl<'a> Sorter<'a> {
         self.causes.len() as u32 - 1
     }
 
-    /// Make nodes the heads of their cause.
+    /// Give the nodes `heads` this cause, and mark them as heads of the cause.
     fn begin(&mut self, cause: u32, heads: &[u32]) {
         for head in heads {
             self.cause_of[*head as usize] = cause;
@@ -219,8 +224,8 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    /// Give each node reachable from `starts` the cause of the node before it on the path, if it has none yet and `may`
-    /// allows it.
+    /// Give each node that is reachable from `starts` the cause of the previous node on the path, if the node has no
+    /// cause yet and `may` allows it.
     fn spread(&mut self, starts: &[u32], may: impl Fn(&Self, u32) -> bool) {
         let mut open: VecDeque<u32> = starts.iter().copied().collect();
         while let Some(node) = open.pop_front() {
@@ -235,8 +240,8 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    /// Find the causes of objects: lost references first, then cycles. Everything reachable from either has the same
-    /// cause.
+    /// Find the causes of objects: first lost references, then cycles. Everything that is reachable from such objects
+    /// has the same cause.
     fn sort_objects(&mut self, layout: &TypeLayout, facts: &CollectorFacts) {
         let mut types = Types::new(self.graph.heaps.lend(), layout);
         let read =
@@ -247,9 +252,10 @@ impl<'a> Sorter<'a> {
         self.hidden = self.hidden_from_collector(&heads);
     }
 
-    /// Return for each node whether it is an object with more references than the collector finds. The collector asks
-    /// the objects that it tracks. These report the references in their own buffers, and may report those in blocks to
-    /// which they point. References in blocks farther away are unknown to the collector.
+    /// Return, for each node, whether it is an object with more references than the collector finds. The collector asks
+    /// the objects that it tracks for their references. These objects report the references in their own buffers, and
+    /// may report those in other blocks to which they point. References in blocks farther away are unknown to the
+    /// collector.
     fn hidden_from_collector(&self, heads: &[Option<Head>]) -> Vec<bool> {
         let mut seen = vec![0u64; self.nodes.len()];
         let mut is_asked: Vec<bool> = heads.iter().map(|head| head.is_some_and(|head| head.is_tracked)).collect();
@@ -269,8 +275,8 @@ impl<'a> Sorter<'a> {
         (0..seen.len()).map(|place| references(place) < IMMORTAL && references(place) > seen[place]).collect()
     }
 
-    /// Find lost references: objects whose reference count is larger than the number of references found, words on
-    /// stacks included.
+    /// Find lost references: objects whose reference count is larger than the number of references that were found,
+    /// including words on stacks.
     fn sort_references(&mut self, heads: &[Option<Head>]) {
         let found = self.found();
         let is_lost = |place: &u32| {
@@ -289,8 +295,8 @@ impl<'a> Sorter<'a> {
         self.spread(&lost, |sorter, place| !sorter.proven[place as usize]);
     }
 
-    /// Return for each node how many words may be references to it: words of the nodes in question, of static types and
-    /// of roots.
+    /// Return, for each node, how many words may be references to it. The words are those of the nodes in question, of
+    /// static types and of roots.
     fn found(&self) -> Vec<u32> {
         let mut found = vec![0u32; self.nodes.len()];
         for place in self.places() {
@@ -304,8 +310,8 @@ impl<'a> Sorter<'a> {
         found
     }
 
-    /// Find the causes of cycles of objects to which all references are known. Cycles that the collector does not free
-    /// come first.
+    /// Find the causes of cycles of those objects to which all references are known. Cycles that the collector does not
+    /// free come first.
     fn sort_cycles(&mut self, heads: &[Option<Head>], facts: &CollectorFacts) {
         let (found, count) = components(&self.edges, |place| self.proven[place as usize], |strength| strength == EXACT);
         let cycles = self.cycles(&found, count, EXACT);
@@ -342,7 +348,7 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    /// Return the components that are cycles and have objects.
+    /// Return the members of each component that is a cycle and contains objects.
     fn cycles(&self, found: &[u32], count: usize, limit: u32) -> Vec<Vec<u32>> {
         let mut members: Vec<Vec<u32>> = vec![Vec::new(); count];
         let known = self.places().filter(|place| found[*place as usize] != NOBODY);
@@ -355,7 +361,7 @@ impl<'a> Sorter<'a> {
         members
     }
 
-    /// Add a cycle to the cause for cycles of the same structure.
+    /// Add a cycle to the cause that stands for all cycles of the same structure.
     fn name(&mut self, naming: &mut Naming<'_>, members: &[u32], kind: &'static str, culprit: u64) {
         let cycle = naming.cycle(self, members);
         let key = (kind, culprit, naming.signature(self, &cycle));
@@ -374,7 +380,7 @@ impl<'a> Sorter<'a> {
         self.begin(cause, members);
     }
 
-    /// Return the cause that combines further kinds of cycles, beyond MAX_CAUSES.
+    /// Return the cause that combines all kinds of cycles beyond MAX_CAUSES.
     fn others(&mut self, kind: &'static str, culprit: u64) -> u32 {
         let is_it = |cause: &Cause| {
             cause.group == CYCLES && cause.kind == kind && cause.type_address == culprit && cause.nodes.is_empty()
@@ -385,8 +391,8 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    /// Find the causes of unreached nodes that have none yet: those to which no other component of them points, and
-    /// everything reachable from those.
+    /// Find the causes of unreached nodes that have none yet. The heads are the nodes to which no other component of
+    /// such nodes points. Everything reachable from the heads has the same cause as they do.
     fn sort_blocks(&mut self, facts: &CollectorFacts) {
         let is_in = |sorter: &Self, place: u32| sorter.is_free(place) && sorter.phase(place) == NOT_REACHED;
         let (found, count) = components(&self.edges, |place| is_in(self, place), |_| true);
@@ -410,7 +416,8 @@ impl<'a> Sorter<'a> {
         let (mut nothing, mut circle, mut starts) = (None, None, Vec::new());
         for members in members.into_values() {
             let has_objects = members.iter().any(|place| self.is_object(*place));
-            // A single object here has an unknown reference count, so what keeps it is unknown too.
+            // If the component is a single object, the object's reference count is unknown, so what keeps the object is
+            // unknown too.
             if members.len() == 1 && has_objects {
                 continue;
             }
@@ -465,7 +472,7 @@ impl<'a> Sorter<'a> {
         rows.into_values().collect()
     }
 
-    /// Return for each node the bytes of its buffers if it is an object, and `TAKEN` if it is a buffer of an object.
+    /// Return, for each node, the bytes of its buffers if it is an object, and `TAKEN` if it is a buffer of an object.
     fn buffers(&self) -> Vec<u64> {
         let mut owned = vec![0; self.nodes.len()];
         let blocks = self.graph.blocks();
@@ -487,7 +494,7 @@ impl<'a> Sorter<'a> {
 
 const TAKEN: u64 = u64::MAX;
 
-/// Return the lists in order, longest first.
+/// Return the lists of the map, the longest list first.
 fn sorted(by_type: HashMap<u64, Vec<u32>>) -> Vec<(u64, Vec<u32>)> {
     let mut rows: Vec<_> = by_type.into_iter().collect();
     rows.sort_unstable_by_key(|(type_address, places)| (Reverse(places.len()), *type_address));
@@ -496,18 +503,20 @@ fn sorted(by_type: HashMap<u64, Vec<u32>>) -> Vec<(u64, Vec<u32>)> {
 
 type Signature = Vec<(u8, u64, u32)>;
 
-/// Distinguishes cycles by the types of their objects, and by the code that these run.
+/// A classifier of cycles. Cycles are distinguished by the types of their objects, and by the code that these objects
+/// run.
 struct Naming<'a> {
     facts: &'a CollectorFacts,
-    /// The component of each node.
+    /// For each node, the number of its component.
     found: &'a [u32],
-    /// Edges that are weaker than this strength do not close a cycle.
+    /// The weakest strength of edges that close a cycle. Weaker edges do not.
     limit: u32,
     known: HashMap<(&'static str, u64, Signature), u32>,
 }
 
 impl Naming<'_> {
-    /// Return a shortest cycle of a component, without buffers, through the object that explains most: see `rank`.
+    /// Return a shortest cycle of a component, without buffers. It goes through the object that explains most: see
+    /// `rank`.
     fn cycle(&self, sorter: &Sorter<'_>, members: &[u32]) -> Vec<u32> {
         let objects = members.iter().copied().filter(|place| sorter.is_object(*place));
         // A cycle through an object with hidden references shows why the cycle is not freed.
@@ -550,7 +559,8 @@ impl Naming<'_> {
         cycle.iter().map(item).collect()
     }
 
-    /// Return an object's rank: frames first, then instances of classes.
+    /// Return the rank of an object: frames have the lowest rank, then come instances of classes, then all other
+    /// objects.
     fn rank(&self, sorter: &Sorter<'_>, place: u32) -> u8 {
         let kind = sorter.graph.type_of(sorter.nodes[place as usize]);
         match () {
@@ -560,8 +570,8 @@ impl Naming<'_> {
         }
     }
 
-    /// Return the number of the code object that an object runs, which is one that it refers to; NOBODY if there is
-    /// none.
+    /// Return the number of the code object that an object runs: it is among the objects to which this object refers.
+    /// NOBODY if there is none.
     fn code_of(&self, sorter: &Sorter<'_>, place: u32) -> u32 {
         let targets = sorter.graph.edges.of(sorter.nodes[place as usize]).iter().map(|edge| split(*edge));
         let is_code = |node: &u32| self.facts.code != 0 && sorter.graph.type_of(*node) == self.facts.code;
@@ -570,7 +580,7 @@ impl Naming<'_> {
     }
 }
 
-/// Return the path from the start to the last node.
+/// Return the path from the node `start` to the node `last`.
 fn way(before: &HashMap<u32, u32>, start: u32, last: u32) -> Vec<u32> {
     let mut nodes: Vec<u32> =
         std::iter::successors(Some(last), |node| (*node != start).then(|| before[node])).collect();

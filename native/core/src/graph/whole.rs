@@ -17,18 +17,19 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-/// The most blocks that are searched, from a node up its dominators, for the nearest object that dominates it.
+/// The largest number of blocks that are searched, from a node up its dominators, for the nearest object that dominates
+/// the node.
 const MAX_BETWEEN: usize = 16;
 
-/// Return whether an object retains at least 99 % of what the one above it retains.
+/// Return whether an object retains at least 99 % of the bytes that the object above it retains.
 pub(super) fn is_equal(retained: u64, of_above: u64) -> bool {
     u128::from(retained) * 100 >= u128::from(of_above) * 99
 }
 
-/// The references between all blocks of one target.
+/// The reference graph: the references between all blocks of one target.
 pub struct Graph {
     pub(super) heaps: SharedHeaps,
-    /// None if there are no objects.
+    /// The layout of types; None if the target has no objects.
     pub(super) layout: Option<TypeLayout>,
     pub(super) ids: Ids,
     pub(super) edges: Edges,
@@ -36,7 +37,7 @@ pub struct Graph {
     pub(super) types: Vec<u64>,
     phases: [Vec<u32>; PHASES],
     pub(super) proof: Proof,
-    /// Blocks of syntax trees, ascending.
+    /// The numbers of blocks that contain syntax trees, ascending.
     pub(super) syntax: Vec<u32>,
     /// Objects that only pass on an address (`Form::is_handle`).
     handles: Vec<u32>,
@@ -45,25 +46,27 @@ pub struct Graph {
     tree: OnceLock<Tree>,
     dominators: OnceLock<Dominators>,
     pub(super) owners: OnceLock<Vec<u32>>,
-    /// The kinds of blocks of C code, if they were set: block numbers, ascending, with the numbers of their kinds.
+    /// The kinds of blocks of C code, if they were set: pairs of a block's number and the number of its kind, by
+    /// ascending block number.
     named: OnceLock<Vec<(u32, u32)>>,
 }
 
 /// A node of the graph: a block, a static type or a root.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeRow {
-    /// block, static or root.
+    /// The sort of node: block, static or root.
     pub place: &'static str,
-    /// A block's first byte, a static type's address, or a root's index in the list that was given.
+    /// The first byte of a block, the address of a static type, or the index of a root in the list of roots that was
+    /// given.
     pub address: u64,
     pub size: u64,
-    /// 0 if there is no object.
+    /// The address of the type; 0 if there is no object.
     pub type_address: u64,
-    /// object, idle (on a free list), buffer or unknown.
+    /// The kind of the node: object, idle (on a free list), buffer or unknown.
     pub kind: &'static str,
 }
 
-/// The objects of one type, and the bytes that would be freed if all of them were removed.
+/// The objects of one type, and the bytes that would be freed if all these objects were removed.
 #[derive(Clone, Copy, Debug)]
 pub struct RetainedByType {
     pub type_address: u64,
@@ -107,8 +110,8 @@ impl Graph {
         }
     }
 
-    /// Set the kinds of blocks of C code, by which they are grouped. `kind_at` returns the kind of the block at an
-    /// address, 0 if unknown. Only the first call has an effect.
+    /// Set the kinds of blocks of C code, by which these blocks are grouped. `kind_at` returns the kind of the block at
+    /// an address, or 0 if the kind is unknown. Only the first call has an effect.
     pub fn name_blocks(&self, kind_at: impl Fn(u64) -> u32) {
         let blocks = self.blocks();
         let kind_of = |id: u32| match blocks.node(id) {
@@ -120,7 +123,7 @@ impl Graph {
         let _ = self.named.set(named);
     }
 
-    /// Return the kind of a block that C code allocated; 0 if none was set.
+    /// Return the kind of a block that C code allocated; 0 if no kind was set for the block.
     pub(super) fn named(&self, id: u32) -> u32 {
         let named = self.named.get().map_or(&[][..], Vec::as_slice);
         named.binary_search_by_key(&id, |(node, _)| *node).map_or(0, |place| named[place].1)
@@ -174,7 +177,7 @@ impl Graph {
             let mut roots = self.phases.concat();
             if self.proof.is_cut {
                 let bounds = (self.ids.first_static, self.ids.first_root);
-                // A word that was not read may point to these nodes: treat them as roots.
+                // A word that was not read may point to these nodes, so they are treated as roots.
                 roots.extend(self.proof.doubtful(&self.edges, tree, &self.kinds, bounds));
             }
             let find = |control: &Control| Dominators::find(&self.edges, tree, &roots, || self.sizes(), control);
@@ -184,8 +187,8 @@ impl Graph {
         self.dominators.get().ok_or(Error::Memory("no dominators"))
     }
 
-    /// Return the retained size of each node, by number. The dominators are dropped after use, because a table of all
-    /// nodes is large.
+    /// Return the retained size of each node, by the node's number. The dominators are dropped after use, because a
+    /// table of all nodes is large.
     pub fn retained_of_all(&self, watcher: &dyn Watcher) -> Result<Vec<u64>> {
         if let Some(known) = self.dominators.get() {
             return Ok(known.retained.clone());
@@ -211,7 +214,7 @@ impl Graph {
         }
     }
 
-    /// Return the bytes of each node, by number.
+    /// Return the size of each node in bytes, by the node's number.
     pub(super) fn sizes(&self) -> Vec<u64> {
         let mut sizes = Vec::with_capacity(self.ids.count());
         self.show_groups(|_first, size, count| sizes.extend(std::iter::repeat_n(size, count as usize)));
@@ -219,7 +222,8 @@ impl Graph {
         sizes
     }
 
-    /// Show all used blocks, ascending by number, as groups of one size: the first number, the size and the count.
+    /// Show all used blocks, ascending by number, as runs of blocks with the same size: the number of the first block,
+    /// the size and the count.
     fn show_groups(&self, mut show: impl FnMut(u32, u64, u32)) {
         let mut first = 0;
         for (store, ranked) in self.heaps.stores.iter().zip(&self.ids.stores) {
@@ -241,12 +245,12 @@ impl Graph {
         self.edges.count()
     }
 
-    /// Return the number of the block that holds `address`, or of the static type there; None elsewhere.
+    /// Return the number of the block that contains `address`, or of the static type at `address`; None elsewhere.
     pub fn find(&self, address: u64) -> Option<u32> {
         self.blocks().find(address).map(|found| found.id)
     }
 
-    /// Return the node with this number. Fails if there is none.
+    /// Return the node with this number. Fails if there is no such node.
     pub fn node(&self, id: u32) -> Result<NodeRow> {
         let id = self.check(id)?;
         let kind = match self.kinds[id as usize] {
@@ -263,12 +267,13 @@ impl Graph {
         })
     }
 
-    /// Return `(target, strength)` of the node's edges. Strengths: 0 exact, 1 likely, 2 doubtful, 3 stray.
+    /// Return the edges of a node as `(target, strength)`. Strengths: 0 exact, 1 likely, 2 doubtful, 3 stray.
     pub fn edges(&self, id: u32) -> Result<Vec<(u32, u32)>> {
         Ok(self.edges.of(self.check(id)?).iter().map(|edge| split(*edge)).collect())
     }
 
-    /// Return the references to any of `ids`: `(source, target, strength)`, by source. Reads all edges.
+    /// Return the references to any of the nodes `ids`, as `(source, target, strength)`, by source. All edges of the
+    /// graph are read.
     pub fn referrers(&self, watcher: &dyn Watcher, ids: &HashSet<u32>) -> Result<Vec<(u32, u32, u32)>> {
         let (low, high) = (ids.iter().min().copied().unwrap_or(1), ids.iter().max().copied().unwrap_or(0));
         self.alone(watcher, |control| {
@@ -289,20 +294,20 @@ impl Graph {
     }
 
     /// Return a shortest chain from a root to the node, which comes last; empty if the node is unreachable. With
-    /// `last`, return only so many nodes at the end of the chain.
+    /// `last`, return only this many nodes at the end of the chain.
     pub fn chain(&self, watcher: &dyn Watcher, id: u32, last: Option<usize>) -> Result<Vec<u32>> {
         let id = self.check(id)?;
         Ok(self.tree(watcher)?.chain(id, last.unwrap_or(usize::MAX)))
     }
 
-    /// Return the phase in which each of `ids` was reached (tree.rs); 7 if it is unreachable.
+    /// Return the phase in which each of `ids` was reached (tree.rs); 7 for an unreachable node.
     pub fn phases(&self, watcher: &dyn Watcher, ids: &[u32]) -> Result<Vec<u8>> {
         let tree = self.tree(watcher)?;
         ids.iter().map(|id| Ok(tree.phases[self.check(*id)? as usize])).collect()
     }
 
-    /// Return the nodes that dominate the node, outermost first, the node last. If there are many, return only the
-    /// first and the last `ends`.
+    /// Return the nodes that dominate the node, outermost first, and then the node itself. With `ends`, return at most
+    /// the first `ends` and the last `ends` of them.
     pub fn dominator_chain(&self, watcher: &dyn Watcher, id: u32, ends: Option<usize>) -> Result<Vec<u32>> {
         let id = self.check(id)?;
         let mut chain = self.dominators(watcher)?.chain(id);
@@ -312,15 +317,15 @@ impl Graph {
         Ok(chain)
     }
 
-    /// Return the retained size of each of `ids`: its own bytes and those of everything that it dominates.
+    /// Return the retained size of each of `ids`: the bytes of the node itself and of everything that it dominates.
     pub fn retained(&self, watcher: &dyn Watcher, ids: &[u32]) -> Result<Vec<u64>> {
         let found = self.dominators(watcher)?;
         ids.iter().map(|id| Ok(found.retained[self.check(*id)? as usize])).collect()
     }
 
-    /// Return for each node which of the nodes in `among`, other than itself, is the innermost that dominates it: that
-    /// one's index in `among` plus one, 0 if there is none, or `u16::MAX` if the node is unreachable. Fails if `among`
-    /// has 65,535 nodes or more.
+    /// Return, for each node, the innermost of the other nodes in `among` that dominate it. The result for a node is
+    /// the index in `among` plus one, 0 if no node in `among` dominates it, or `u16::MAX` if it is unreachable. Fails
+    /// if `among` has 65,535 nodes or more.
     pub fn innermost(&self, watcher: &dyn Watcher, among: &[u32]) -> Result<Vec<u16>> {
         if among.len() >= usize::from(u16::MAX) {
             return Err(Error::invalid("too many nodes"));
@@ -331,7 +336,7 @@ impl Graph {
             own.insert(self.check(*id)?, place);
         }
         let mut holders = vec![u16::MAX; self.ids.count()];
-        // The first of the order stands above all roots.
+        // The first entry of the order is not a node: it stands above all roots.
         for node in found.order.iter().skip(1) {
             let above = found.above[*node as usize];
             holders[*node as usize] = match own.get(&above) {
@@ -343,11 +348,11 @@ impl Graph {
         Ok(holders)
     }
 
-    /// Return the objects that retain the most as `(id, bytes)`, largest first. An object has no row if it is folded
-    /// into the nearest object that dominates it, in three cases: both have one type (unless the outer one is in
-    /// `open`); both retain the same; the inner one retains only its own block. Objects in `without` have no rows, and
-    /// nothing is folded into them. An object that is not folded but retains only its own block has a row only from
-    /// `least` bytes on.
+    /// Return the objects that retain the most, as `(id, bytes)`, largest first. An object has no row if it is folded
+    /// into the nearest object that dominates it. That happens in three cases: both objects have the same type (unless
+    /// the outer one is in `open`); both retain the same bytes; the inner one retains only its own block. Objects in
+    /// `without` have no rows, and nothing is folded into them. An object that is not folded but retains only its own
+    /// block has a row only if it has at least `least` bytes.
     pub fn top_retained(
         &self,
         watcher: &dyn Watcher,
@@ -363,8 +368,8 @@ impl Graph {
             let above = above_of(id)?;
             is_equal(found.retained[id as usize], found.retained[above as usize]).then_some(above)
         };
-        // Compare with the object into whose row the outer one is folded: the dicts in an instance's dict are not
-        // nested dicts.
+        // Compare with the object into whose row the outer object is folded: a dict in an instance's dict is no nested
+        // dict.
         let head_of =
             |id: u32| std::iter::successors(Some(id), |id| equal_above(*id)).take(MAX_BETWEEN).last().unwrap_or(id);
         let is_nested = |id: u32, above: u32| {
@@ -391,8 +396,8 @@ impl Graph {
         Ok(rows)
     }
 
-    /// Return the nearest object that dominates a node; None if a root, a static type or MAX_BETWEEN other blocks come
-    /// first.
+    /// Return the nearest object that dominates a node; None if a root or a static type, or MAX_BETWEEN other blocks,
+    /// come before such an object.
     fn object_above(&self, found: &Dominators, id: u32) -> Option<u32> {
         let up = std::iter::successors(Some(id), |id| {
             let above = found.above[*id as usize];
@@ -401,8 +406,8 @@ impl Graph {
         up.skip(1).take(MAX_BETWEEN).find(|above| is_object(self.kinds[*above as usize]))
     }
 
-    /// Return for each of `ids` the innermost object that it dominates and that retains the same, directly or over
-    /// objects between them that do so too; the node itself if there is none.
+    /// Return, for each of `ids`, the innermost object that the node dominates and that retains the same bytes. The
+    /// objects between the two must also retain the same bytes. If there is no such object, return the node itself.
     pub fn innermost_equal(&self, watcher: &dyn Watcher, ids: &[u32]) -> Result<Vec<u32>> {
         let found = self.dominators(watcher)?;
         let sizes = ids.iter().map(|id| Ok(found.retained[self.check(*id)? as usize])).collect::<Result<Vec<_>>>()?;
@@ -420,8 +425,8 @@ impl Graph {
         Ok(ids.iter().map(last).collect())
     }
 
-    /// Return for each type the bytes that would be freed if all its objects were removed. With `top`, types that
-    /// cannot be among the `top` largest are left out.
+    /// Return, for each type, the bytes that would be freed if all objects of the type were removed. With `top`, types
+    /// that cannot be among the `top` largest types are left out.
     pub fn retained_by_type(&self, watcher: &dyn Watcher, top: Option<usize>) -> Result<Vec<RetainedByType>> {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let kind_of = |node: u32| match self.kinds[node as usize] {
@@ -463,10 +468,11 @@ impl Graph {
         })
     }
 
-    /// Return the count and the bytes of all blocks of at least `minimum` bytes, and the `top` largest of them as `(id,
-    /// bytes)`, largest first.
+    /// Return the number and the bytes of all blocks of at least `minimum` bytes, and the `top` largest of these blocks
+    /// as `(id, bytes)`, largest first.
     pub fn largest(&self, minimum: u64, top: Option<usize>) -> (Tally, Vec<(u32, u64)>) {
-        // Neighbours of one size are one group: this is asked for several times, and most blocks lie in pools.
+        // Neighbours of the same size are one group here. That is faster, because most blocks lie in pools, and it
+        // matters because this function is called several times.
         let order = |(id, size, _count): &(u32, u64, u32)| (Reverse(*size), *id);
         let (mut all, mut groups) = (Tally::default(), Firsts::new(top.unwrap_or(usize::MAX)));
         self.show_groups(|id, size, count| {

@@ -1,16 +1,17 @@
-//! Read the blocks of a snapshot as plain columns, in batches of rows, from which tables are written.
+//! Read the blocks of a snapshot in batches of rows, as plain columns, from which tables are written.
 
 use super::columns::{BlockColumns, Reader};
 use crate::graph::Graph;
 use gdbheap_access::error::{Error, Result};
 use std::sync::Arc;
 
-/// The retained bytes of each block of some columns, in their order; 0 for a block that the graph does not have.
+/// The bytes that each block of some columns retains, in the order of the blocks; 0 for a block that is not in the
+/// graph.
 pub struct Retained(Vec<u64>);
 
-/// Consecutive rows of one store, as columns of little-endian numbers. `addresses` (of blocks), `objects` (addresses of
-/// the objects in them), `sizes` and `retained` have 8 bytes for each row. `kinds` has 4: the number of a type from 1
-/// on, 0 for a block without a living object.
+/// Consecutive blocks of one store, as columns of little-endian numbers. `addresses` (of the blocks), `objects` (the
+/// addresses of the objects in them), `sizes` and `retained` have 8 bytes for each row. `kinds` has 4 bytes for each
+/// row: the number of a type from 1 on, or 0 for a block without a living object.
 #[derive(Default)]
 pub struct BlockBatch {
     pub store: usize,
@@ -24,8 +25,8 @@ pub struct BlockBatch {
     pub retained: Vec<u8>,
 }
 
-/// What a batch contains. `most`: the most rows; `objects`: only blocks with living objects, and the addresses of
-/// these; `retained`: the retained bytes to include.
+/// The form of batches. `most`: the largest number of rows of a batch; `objects`: include only blocks with living
+/// objects, and the addresses of these objects; `retained`: the retained bytes to include.
 #[derive(Clone, Default)]
 pub struct BatchForm {
     pub most: usize,
@@ -33,18 +34,19 @@ pub struct BatchForm {
     pub retained: Option<Arc<Retained>>,
 }
 
-/// A reader that passes over all blocks once.
+/// A reader that goes through all blocks once.
 pub struct BlockBatches {
     columns: Arc<BlockColumns>,
     reader: Reader,
     form: BatchForm,
     store: usize,
-    /// The number of blocks of that store that are still to come.
+    /// The number of blocks of the store `store` that were not read yet.
     left: u64,
 }
 
 impl BlockBatches {
-    /// Begin at the first block. Fails if the columns do not fit each other, or lack what `form` asks for.
+    /// Begin at the first block. Fails if the columns do not fit each other, or do not have the data that `form` asks
+    /// for.
     pub fn new(columns: Arc<BlockColumns>, form: BatchForm) -> Result<BlockBatches> {
         let (reader, left) = (Reader::new(&columns)?, columns.counts.first().copied().unwrap_or(0));
         let is_short =
@@ -55,7 +57,7 @@ impl BlockBatches {
         Ok(BlockBatches { columns, reader, form, store: 0, left })
     }
 
-    /// Return the next batch, which may have no rows; None after the last one.
+    /// Return the next batch, which may have no rows; None after the last batch.
     pub fn read(&mut self) -> Result<Option<BlockBatch>> {
         while self.left == 0 {
             self.store += 1;
@@ -90,8 +92,8 @@ impl BlockBatches {
 }
 
 impl BlockColumns {
-    /// Return the bytes that each block retains. `graph`: the graph of the same blocks; `by_node`: the bytes that each
-    /// node of the graph retains.
+    /// Return the bytes that each block retains. `graph`: the graph of the same blocks; `by_node`: for each node of the
+    /// graph, the bytes that it retains.
     pub fn retained(&self, graph: &Graph, by_node: &[u64]) -> Result<Retained> {
         let of = |node: u32| by_node.get(node as usize).copied().unwrap_or(0);
         let mut found = Vec::with_capacity(self.count()?);

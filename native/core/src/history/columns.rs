@@ -1,14 +1,15 @@
-//! Every used block of a target as columns of numbers, each shuffled by bytes: first the lowest byte of all numbers,
-//! then the next. A compressor finds long runs of equal bytes in them.
+//! All used blocks of a target as columns of numbers. Each column is shuffled by bytes: first it has the lowest byte of
+//! all numbers, then the next byte of all numbers, and so on. A compressor finds long runs of equal bytes in such
+//! columns.
 //!
-//! - `addresses`: u32, the distance from the block before in units of 8 bytes; FAR if the address is instead the next
-//!   one in `far` (u64, not shuffled).
-//! - `sizes`: u32, with the allocator's overhead; FAR: the next of the `large` ones.
-//! - `kinds`: u16, 0 for a block without a living object, or the index of its type in `types` plus one.
-//! - `holders`: u16, 0 if no single holder is known, u16::MAX for an unreachable block, or the index of the holder in the
-//!   list that was requested plus one; empty if none was requested.
-//! - `offsets`: u8, how far into its block the object begins; 0 for a block without a living object. Empty if unknown:
-//!   older files do not have it.
+//! - `addresses`: u32, the distance from the previous block in units of 8 bytes. FAR if the address is instead the next
+//!   number in `far` (u64, not shuffled).
+//! - `sizes`: u32, including the allocator's overhead. FAR if the size is instead the next number in `large`.
+//! - `kinds`: u16, the index of the block's type in `types` plus one; 0 for a block without a living object.
+//! - `holders`: u16, the index of the holder in the list that was requested plus one; 0 if no single holder is known,
+//!   u16::MAX for an unreachable block. Empty if no holders were requested.
+//! - `offsets`: u8, the offset in its block at which the object begins; 0 for a block without a living object. Empty if
+//!   the offsets are unknown, as in older files.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -25,10 +26,11 @@ use std::sync::Mutex;
 
 const FAR: u32 = u32::MAX;
 const UNIT: u64 = 8;
-/// The most types that get a number. A block with an object of a further type counts as a block without an object.
+/// The largest number of types that get a number. A block with an object of any further type counts as a block without
+/// an object.
 const MAX_TYPES: usize = u16::MAX as usize - 1;
 
-/// The columns of a target's blocks, store by store: `counts` has the number of blocks of each store.
+/// The columns of a target's blocks, store after store. `counts` has the number of blocks of each store.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BlockColumns {
     pub counts: Vec<u64>,
@@ -39,7 +41,7 @@ pub struct BlockColumns {
     pub kinds: Vec<u8>,
     pub holders: Vec<u8>,
     pub offsets: Vec<u8>,
-    /// Addresses of types.
+    /// The addresses of the types.
     pub types: Vec<u64>,
 }
 
@@ -80,13 +82,13 @@ impl Part {
     }
 }
 
-/// The kind and offset of a block without a living object.
+/// The kind and the offset for a block without a living object.
 const NO_OBJECT: (u16, u8) = (0, 0);
 
-/// Lists blocks as columns: the visitor of one worker.
+/// A visitor that lists blocks as columns. Each worker has one.
 struct Collector<'a> {
     types: Option<Types<'a>>,
-    /// The number that all workers share for each type, by the worker's own number of the type.
+    /// For each type, by the worker's own number of it, the number that all workers share.
     known: Vec<Option<u16>>,
     shared: &'a Mutex<HashMap<u64, u16>>,
     part: Part,
@@ -99,8 +101,8 @@ impl Collector<'_> {
         self.done.push(std::mem::replace(&mut self.part, part));
     }
 
-    /// Return the number of the type of the living object in a block, and how far into the block the object begins;
-    /// NO_OBJECT if there is none.
+    /// Return the number of the type of the living object in a block, and the offset in the block at which the object
+    /// begins; NO_OBJECT if there is none.
     #[inline(always)]
     fn kind_of(&mut self, head: &[u8], size: u64) -> (u16, u8) {
         let Some(types) = self.types.as_mut() else { return NO_OBJECT };
@@ -142,7 +144,7 @@ impl Visitor for Collector<'_> {
     }
 }
 
-/// List all used blocks as columns. Without a `layout`, all count as blocks without an object.
+/// List all used blocks as columns. Without a `layout`, all blocks count as blocks without an object.
 pub fn list_blocks(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: Option<&TypeLayout>) -> Result<BlockColumns> {
     let (jobs, shared) = (heaps.jobs(), Mutex::new(HashMap::new()));
     let init = || {
@@ -165,7 +167,7 @@ pub fn list_blocks(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: Option<&Type
     Ok(columns)
 }
 
-/// Join the parts in the order of their stores and of the blocks in each.
+/// Join the parts, ordered by store, and in each store by the order of the blocks.
 fn joined(mut parts: Vec<Part>, stores: usize, types: Vec<u64>) -> BlockColumns {
     parts.retain(|part| !part.kinds.is_empty());
     parts.sort_unstable_by_key(|part| (part.store, part.number));
@@ -208,8 +210,8 @@ pub(crate) struct Row {
 }
 
 impl BlockColumns {
-    /// Fill the column `holders`: for each block the innermost of the nodes in `among` that dominates it. `graph`: the
-    /// graph of the same blocks, in which these nodes are.
+    /// Fill the column `holders`: for each block, the innermost node in `among` that dominates it. `graph`: the graph
+    /// of the same blocks, which contains these nodes.
     pub fn held(mut self, watcher: &dyn Watcher, graph: &Graph, among: &[u32]) -> Result<BlockColumns> {
         let holders = graph.innermost(watcher, among)?;
         let mut found = Vec::with_capacity(self.count()?);
@@ -233,8 +235,8 @@ impl BlockColumns {
         }
     }
 
-    /// Check columns that come from a file. Fails if they have different lengths, if `far` or `large` has too few or
-    /// too many numbers, or if a block's kind is above `types`, the number of types.
+    /// Check columns that come from a file. Fails if the columns have different lengths, if `far` or `large` has too
+    /// few or too many numbers, or if the kind of a block is above `types`, the number of types.
     pub fn check(&self, types: usize) -> Result<()> {
         let mut reader = Reader::new(self)?;
         while let Some(row) = reader.read(self)? {
@@ -248,7 +250,7 @@ impl BlockColumns {
         }
     }
 
-    /// Call `visit` for every block. Fails if the columns have different lengths, or end too early.
+    /// Call `visit` for every block. Fails if the columns have different lengths, or if they end too early.
     pub(crate) fn show(&self, mut visit: impl FnMut(Row)) -> Result<()> {
         let mut reader = Reader::new(self)?;
         while let Some(row) = reader.read(self)? {
@@ -257,7 +259,7 @@ impl BlockColumns {
         Ok(())
     }
 
-    /// Return every block.
+    /// Return all blocks.
     #[cfg(test)]
     pub(crate) fn rows(&self) -> Result<Vec<Row>> {
         let mut rows = Vec::with_capacity(self.count()?);
@@ -266,7 +268,7 @@ impl BlockColumns {
     }
 }
 
-/// The position of a reader that passes over the blocks.
+/// The position of a reader that goes through the blocks of columns.
 pub(crate) struct Reader {
     count: usize,
     pub(crate) place: usize,
@@ -281,7 +283,8 @@ impl Reader {
         Ok(Reader { count: columns.count()?, place: 0, far: 0, large: 0, address: 0 })
     }
 
-    /// Return the next block; None after the last. Every call must pass the same columns. Fails if they end too early.
+    /// Return the next block; None after the last one. Every call must pass the same columns. Fails if the columns end
+    /// too early.
     #[inline(always)]
     pub(crate) fn read(&mut self, columns: &BlockColumns) -> Result<Option<Row>> {
         if self.place >= self.count {
@@ -305,7 +308,7 @@ impl Reader {
     }
 }
 
-/// Return the number at index `place` of eight-byte numbers, and move the index on by one.
+/// Return the number with the index `place` in a list of eight-byte numbers, and increase the index by one.
 fn next_of(numbers: &[u8], place: &mut usize) -> Result<u64> {
     let bytes = numbers.chunks_exact(8).nth(*place).ok_or_else(damaged)?;
     *place += 1;
@@ -332,7 +335,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Make columns of these blocks, from parts of some length.
+    /// Make columns of these blocks by joining parts of `length` blocks.
     pub(crate) fn columns(rows: &[Row], length: usize) -> BlockColumns {
         let part = |(number, rows): (usize, &[Row])| {
             let mut part = Part { number: number as u64, ..Part::default() };
@@ -342,7 +345,7 @@ pub(super) mod tests {
         joined(rows.chunks(length).enumerate().map(part).rev().collect(), 1, Vec::new())
     }
 
-    /// Make blocks with small and huge distances and sizes, some of them at lower addresses than the one before.
+    /// Make blocks with small and huge distances and sizes. Some blocks are at lower addresses than the previous block.
     pub(crate) fn rows(random: &mut Random, count: u64) -> Vec<Row> {
         let mut address = 1 << 20;
         (0..count)

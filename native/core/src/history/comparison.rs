@@ -1,7 +1,8 @@
-//! Compare two snapshots: which blocks were kept (they have the same address, size and type in both), which are new or
-//! gone, and what holds the new ones.
+//! Compare two snapshots: find the blocks that were kept (they have the same address, size and type in both), the
+//! blocks that are new or gone, and the holders of the new blocks.
 //!
-//! Free lists hand the same address out again, so a similar block may have replaced a block that counts as kept.
+//! Free lists hand out the same address again. So a block that counts as kept may in fact be a similar block that
+//! replaced the old one.
 
 use super::columns::BlockColumns;
 use gdbheap_access::error::{Error, Result};
@@ -9,7 +10,8 @@ use gdbheap_access::work::Watcher;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-/// Blocks of one type and size: how many were kept, are new, and are gone. `kind`: the caller's number of the type.
+/// The blocks of one type and size: how many of them were kept, are new, and are gone. `kind`: the caller's number of
+/// the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSums {
     pub kind: u32,
@@ -19,9 +21,10 @@ pub struct BlockSums {
     pub gone: u64,
 }
 
-/// All rows, those with the most new bytes first. `samples`: for each row the addresses of some new blocks, lowest
-/// first. `holders`: for each row the holders of its new blocks, numbered as in the later snapshot, each with the
-/// number of new blocks that it holds, most first.
+/// The result of a comparison. `rows`: all rows, those with the most new bytes first. `samples`: for each row, the
+/// addresses of some new blocks, lowest first. `holders`: for each row, the holders of its new blocks, each with the
+/// number of new blocks that it holds, the largest number first. Holders have the same numbers as in the later
+/// snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct ComparedBlocks {
     pub rows: Vec<BlockSums>,
@@ -46,10 +49,10 @@ impl Sums {
     }
 }
 
-/// A type, as the caller numbers it, and a size.
+/// A type, by the caller's number, and a size.
 type Kind = (u32, u64);
 
-/// A block of a snapshot. `kind`: its index among the snapshot's kinds.
+/// A block of a snapshot. `kind`: the index of the block's kind among the snapshot's kinds.
 #[derive(Clone, Copy)]
 struct Member {
     address: u64,
@@ -57,14 +60,14 @@ struct Member {
     holder: u16,
 }
 
-/// The blocks of a snapshot by address, and their kinds.
+/// The blocks of one snapshot, by address, and their kinds.
 struct Side {
     members: Vec<Member>,
     kinds: Vec<Kind>,
 }
 
 impl Side {
-    /// Read a snapshot's blocks. `names`: the caller's number of each of the snapshot's types.
+    /// Read the blocks of a snapshot. `names`: for each of the snapshot's types, the caller's number.
     fn new(columns: &BlockColumns, names: &[u32]) -> Result<Side> {
         let mut kinds = Kinds::default();
         let mut members = Vec::with_capacity(columns.count()?);
@@ -81,8 +84,8 @@ impl Side {
 
 const RECENT: usize = 1 << 13;
 
-/// Numbers kinds in the order in which they are met. Kinds are few and blocks many, so a kind that was met recently is
-/// found without the map.
+/// Kinds with numbers, in the order in which they were met. Kinds are few and blocks are many, so a kind that was met
+/// recently is found without the map.
 struct Kinds {
     all: Vec<Kind>,
     numbers: HashMap<Kind, u32>,
@@ -91,7 +94,7 @@ struct Kinds {
 
 impl Default for Kinds {
     fn default() -> Kinds {
-        // No block has this size.
+        // This size is a placeholder: no block has it.
         Kinds { all: Vec::new(), numbers: HashMap::new(), recent: vec![((0, u64::MAX), 0); RECENT] }
     }
 }
@@ -112,14 +115,14 @@ impl Kinds {
         number
     }
 
-    /// Return the number that each of a snapshot's kinds has among these kinds.
+    /// Return the number that each kind of a snapshot has among these kinds. A new kind is added.
     fn numbers_of(&mut self, side: &Side) -> Vec<u32> {
         side.kinds.iter().map(|kind| self.number(*kind)).collect()
     }
 }
 
-/// Compare two snapshots. `names`: for each snapshot the caller's number of each of its types; 0 means no object. At
-/// most `most` addresses of new blocks are kept for each row.
+/// Compare two snapshots. `names`: for each snapshot, the caller's number of each of its types; 0 stands for no object.
+/// At most `most` addresses of new blocks are kept for each row.
 pub fn compare_blocks(
     watcher: &dyn Watcher,
     before: (&BlockColumns, &[u32]),
@@ -172,7 +175,7 @@ pub fn compare_blocks(
     Ok(ranked(kinds.all.into_iter().zip(sums).collect()))
 }
 
-/// Sort the rows, those with the most new bytes first.
+/// Sort the rows. Those with the most new bytes come first.
 fn ranked(mut rows: Vec<(Kind, Sums)>) -> ComparedBlocks {
     rows.sort_unstable_by_key(|((kind, size), row)| {
         (std::cmp::Reverse(u128::from(row.new) * u128::from(*size)), *kind, *size)
@@ -199,7 +202,7 @@ mod tests {
     use gdbheap_access::testing::Unwatched;
     use std::collections::{BTreeMap, BTreeSet};
 
-    /// Compare with sets of (address, size, type).
+    /// Check the comparison against sets of (address, size, type).
     #[test]
     fn like_sets() {
         for seed in 1..60 {

@@ -1,4 +1,5 @@
-//! Snapshots: all blocks of a target as columns, as rows of a table, by address range, and two snapshots compared.
+//! Snapshots: all blocks of a target as columns, as rows of a table, and summed up by address range; and the comparison
+//! of two snapshots.
 #![forbid(unsafe_code)]
 
 mod batches;

@@ -5,12 +5,12 @@ use gdbheap_access::error::{Error, Result};
 use gdbheap_access::work::Watcher;
 use std::collections::HashMap;
 
-/// A range [start, end) with a label. Several ranges may have the same label.
+/// An address range [start, end) with a label. Several ranges may have the same label.
 pub type LabelledRange = (u64, u64, u32);
 
-/// The blocks of one kind in the ranges of one label. `kind`: as in `BlockColumns::kinds`, 0 for no object; `count`:
-/// how many of the blocks begin in the ranges; `bytes`: the bytes of such blocks in the ranges, wherever the blocks
-/// begin.
+/// The blocks of one kind in all ranges with one label. `kind`: the number of the kind as in `BlockColumns::kinds`, 0
+/// for no object; `count`: how many of the blocks begin in the ranges; `bytes`: how many bytes of such blocks lie in
+/// the ranges, wherever the blocks begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceShare {
     pub label: u32,
@@ -19,7 +19,8 @@ pub struct PlaceShare {
     pub bytes: u64,
 }
 
-/// Sums by label and kind. The index of the last sum is kept, because neighbours are mostly alike.
+/// The sums by label and kind. The index of the last sum is kept, because neighbouring blocks mostly have the same
+/// label and kind.
 #[derive(Default)]
 struct Sums {
     places: HashMap<(u32, u16), usize>,
@@ -43,15 +44,16 @@ impl Sums {
 }
 
 impl BlockColumns {
-    /// Sum up the blocks in `ranges` by label and kind. Fails for ranges that do not ascend, for columns that do not
-    /// fit each other, and for blocks that overlap so much that counting would not end.
+    /// Sum up the blocks in `ranges` by label and kind. Fails if the ranges do not ascend, if the columns do not fit
+    /// each other, or if the blocks overlap so much that counting would not end.
     pub fn shares(&self, watcher: &dyn Watcher, ranges: &[LabelledRange]) -> Result<Vec<PlaceShare>> {
         let in_order = ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0);
         if !in_order || ranges.iter().any(|(start, end, _)| start >= end) {
             return Err(Error::invalid("the ranges do not ascend"));
         }
         let (mut sums, mut at, mut met, mut stopped) = (Sums::default(), 0, 0u64, None);
-        // Blocks of one store that do not overlap form at most this many pairs of a block and a range that it touches.
+        // If the blocks of each store do not overlap, there are at most this many pairs of a block and a range that it
+        // touches.
         let most = self.count()? as u64 + (ranges.len() as u64 + 1) * (self.counts.len() as u64 + 1);
         let mut seen = 0u64;
         self.show(|row| {
@@ -73,11 +75,11 @@ impl BlockColumns {
     }
 }
 
-/// Blocks between two checks for cancellation.
+/// The number of blocks between two checks for cancellation.
 const CHECKED: u64 = 1 << 20;
 
-/// Return the index of the first range that ends after an address. `hint`: the index for the block before; mostly the
-/// answer is this index or the next.
+/// Return the index of the first range that ends after an address. `hint`: the index for the previous block. Most often
+/// the result is this index or the next one.
 #[inline(always)]
 fn first_beyond(ranges: &[LabelledRange], hint: usize, address: u64) -> usize {
     let begins = |place: usize| place == 0 || ranges[place - 1].1 <= address;
@@ -88,8 +90,8 @@ fn first_beyond(ranges: &[LabelledRange], hint: usize, address: u64) -> usize {
     }
 }
 
-/// Add a block to the sums of all `ranges` that it touches, from the first one on; stop after more than `most`. Return
-/// how many it touches.
+/// Add a block to the sums of all `ranges` that it touches, from the first of `ranges` on. Stop when more than `most`
+/// ranges were touched. Return how many ranges the block touches.
 #[inline(always)]
 fn share_out(sums: &mut Sums, ranges: &[LabelledRange], row: Row, most: u64) -> u64 {
     let end = row.address.saturating_add(row.size);
@@ -137,7 +139,7 @@ mod tests {
         found
     }
 
-    /// Compute the same sums byte by byte.
+    /// Compute the same sums in a simple way, byte by byte.
     fn naive(rows: &[Row], ranges: &[LabelledRange]) -> BTreeMap<(u32, u16), (u64, u64)> {
         let mut sums: BTreeMap<(u32, u16), (u64, u64)> = BTreeMap::new();
         let label_at = |byte: u64| ranges.iter().find(|range| (range.0..range.1).contains(&byte)).map(|range| range.2);

@@ -1,4 +1,4 @@
-//! Classify the first bytes of unidentified blocks.
+//! Classify unidentified blocks by their first bytes.
 
 use gdbheap_access::bytes::{range_at, u64_at};
 use gdbheap_access::error::Result;
@@ -11,8 +11,8 @@ const LOOK: u64 = 64;
 const SHORTEST_TEXT: usize = 8;
 const CHECK_SIGNALS: usize = 1 << 16;
 
-/// Return for each block `(user address, size)` what its first bytes look like: "zeros", "text", "pointers", "data", or
-/// "absent bytes". `mapped`: the ranges into which pointers point, ascending.
+/// Return, for each block `(user address, size)`, what its first bytes look like: "zeros", "text", "pointers", "data",
+/// or "absent bytes". `mapped`: the ranges in which the target of a pointer must lie, ascending.
 pub fn look_at(
     watcher: &dyn Watcher,
     space: &Space,
@@ -21,7 +21,7 @@ pub fn look_at(
 ) -> Result<Vec<&'static str>> {
     let mut looks = vec![""; blocks.len()];
     let mut order: Vec<usize> = (0..blocks.len()).collect();
-    // In ascending order one read serves many blocks.
+    // The blocks are sorted, so that one read serves many of them.
     order.sort_unstable_by_key(|place| blocks[*place].0);
     let mut window = Window::new(space, u64::MAX);
     for (done, place) in order.into_iter().enumerate() {

@@ -1,14 +1,15 @@
-//! Read the bytes of ranges in windows on all cores: measure the best possible speed, and find pages of zeros.
+//! Read all bytes of address ranges in windows, on all cores: to measure the best possible speed, and to find pages of
+//! zeros.
 
 use gdbheap_access::error::Result;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Watcher};
 
 const JOB: u64 = 8 << 20;
-/// Bytes that are read at once by default.
+/// The number of bytes that are read at once by default.
 pub const WINDOW: u64 = 256 << 10;
 
-/// Call `look` with the bytes of each readable window of the ranges, and return the sum of its results.
+/// Call `look` with the bytes of each readable window of the ranges. Return the sum of all results.
 fn sum_of(
     watcher: &dyn Watcher,
     space: &Space,
@@ -37,13 +38,13 @@ fn sum_of(
     Ok(states.iter().map(|state| state.1).sum())
 }
 
-/// Read every byte of the ranges once, on all cores, in windows of `window` bytes: the speed limit to compare with.
-/// Return the bytes read.
+/// Read every byte of the ranges once, on all cores, in windows of `window` bytes. Return the number of bytes read. The
+/// time that this takes is the limit with which walks are compared.
 pub fn read_once(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)], window: u64) -> Result<u64> {
     sum_of(watcher, space, ranges, window.max(space.machine.page.bytes()), |bytes| bytes.len() as u64)
 }
 
-/// Return the bytes of the pages that hold nothing but zeros. The ranges must be whole pages.
+/// Return the total size in bytes of the pages that contain only zeros. The ranges must consist of whole pages.
 pub fn zero_pages(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) -> Result<u64> {
     let is_zero = |page: &&[u8]| page.iter().fold(0, |sum, byte| sum | byte) == 0;
     let page = space.machine.page.bytes();

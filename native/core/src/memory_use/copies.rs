@@ -1,5 +1,5 @@
-//! Find old copies of buffers in free memory: when realloc moves a buffer, its old place keeps the content of that
-//! time.
+//! Find old copies of buffers in free memory. When realloc moves a buffer, the old place keeps the content that the
+//! buffer had then.
 
 use crate::bits::Bits;
 use gdbheap_access::bytes::u64_at;
@@ -10,25 +10,27 @@ use gdbheap_access::work::{Control, Watcher};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// The distance between the keys taken from a buffer: this many bytes of a copy contain one key.
+/// The distance in bytes between two keys of a buffer: any STEP bytes of a copy contain one key.
 const STEP: u64 = 16 << 10;
 const KEY: usize = 32;
 const MIN_WORDS: usize = 3;
-/// Addresses that malloc returns are multiples of this, and so is the distance of a copy from its original.
+/// The alignment of addresses that malloc returns. The distance between a copy and its original is a multiple of it.
 const ALIGNMENT: usize = 16;
-/// The most keys of all buffers together, the most windows of all holes, and the most candidates that are checked.
+/// The largest number of keys of all buffers together, of windows of all holes together, and of candidates that are
+/// checked.
 const MAX_KEYS: usize = 1 << 16;
 const MAX_WINDOWS: u64 = 1 << 12;
 const MAX_CANDIDATES: usize = 1 << 10;
 const FILTER_BITS: u32 = 20;
-/// The number of places at which a candidate is compared with its buffer, and (MIN_PLACES) how many of them must be
-/// equal and distinctive.
+/// The number of places at which a candidate is compared with its buffer, and (MIN_PLACES) the number of places that
+/// must be equal and distinctive.
 const PLACES: u64 = 64;
 const MIN_PLACES: usize = 4;
 
 type Key = [u64; KEY / 8];
 
-/// Return the key at the beginning of `bytes`; None if fewer than three of its words differ, as in zeros and patterns.
+/// Return the key at the beginning of `bytes`; None if fewer than three different words are in it, as in zeros and
+/// patterns.
 fn key_of(bytes: &[u8]) -> Option<Key> {
     let key: Key = std::array::from_fn(|index| u64_at(bytes, index * 8));
     let different = (0..key.len()).filter(|index| !key[..*index].contains(&key[*index])).count();
@@ -39,7 +41,7 @@ fn filter_place(key: &Key) -> u64 {
     (key[0] ^ key[1].rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - FILTER_BITS)
 }
 
-/// The memory to compare: only resident pages are read.
+/// The memory in which copies are searched. Only resident pages are read.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     space: &'a Space,
@@ -67,8 +69,8 @@ impl Source<'_> {
         addresses.iter().map(one).collect()
     }
 
-    /// Return for each pair of addresses, one in a hole and one in a buffer, whether both places have the same bytes.
-    /// None if the bytes of the buffer are not distinctive, or if one of the places cannot be read.
+    /// Return, for each pair of an address in a hole and an address in a buffer, whether the bytes at both addresses
+    /// are equal. None if the bytes in the buffer are not distinctive, or if one of the two cannot be read.
     fn agree(&self, pairs: &[(u64, u64)]) -> Vec<Option<bool>> {
         let (own, others): (Vec<u64>, Vec<u64>) = pairs.iter().copied().unzip();
         let compare = |(own, other): (Option<[u8; KEY]>, Option<[u8; KEY]>)| {
@@ -78,11 +80,11 @@ impl Source<'_> {
         self.keys(&own).into_iter().zip(self.keys(&others)).map(compare).collect()
     }
 
-    /// Return the part [start, end) of `hole` that contains a copy of `buffer`, if the copy began at `base`. The part
-    /// begins where both hole and copy have begun, and ends at the first difference, accurate to a page. None if too
-    /// few places are equal.
+    /// Return the part [start, end) of `hole` that contains a copy of `buffer`, assuming that the copy began at `base`.
+    /// The part begins where the copy begins, or at the start of the hole if that is later. It ends at the first
+    /// difference, accurate to a page. None if too few places are equal.
     fn extent(&self, hole: (u64, u64), buffer: (u64, u64), base: u64) -> Option<(u64, u64)> {
-        // malloc's links are in the first bytes of a free chunk.
+        // The first bytes of a free chunk contain malloc's links.
         let start = hole.0.max(base).checked_next_multiple_of(ALIGNMENT as u64)?.checked_add(2 * KEY as u64)?;
         let limit = hole.1.min(base.checked_add(buffer.1 - buffer.0)?);
         let page = self.pages.page.bytes();
@@ -90,7 +92,7 @@ impl Source<'_> {
         let pair = |at: u64| (at, buffer.0 + (at - base));
         let places: Vec<u64> = (start..limit.saturating_sub(KEY as u64)).step_by(step as usize).collect();
         let found = self.agree(&places.iter().map(|at| pair(*at)).collect::<Vec<_>>());
-        // One place that differs may have been written to since; two in a row end the copy.
+        // A single place that differs may have been overwritten since. Two such places in a row end the copy.
         let (mut agreed, mut last, mut differs) = (0, 0, Vec::new());
         for (place, found) in found.iter().enumerate() {
             match found {
@@ -119,8 +121,8 @@ impl Source<'_> {
     }
 }
 
-/// Keys of buffers. `places`: for each key the index of the buffer and the offset in it; None if the key occurs at
-/// several places.
+/// The keys of buffers. `places`: for each key, the index of its buffer and its offset in the buffer; None if the key
+/// occurs at several places.
 struct Keys {
     filter: Bits,
     places: HashMap<Key, Option<(usize, u64)>>,
@@ -156,22 +158,23 @@ impl Keys {
 }
 
 /// A possible copy: the index of the hole, the index of the buffer, and the address at which the buffer began when it
-/// lay in the hole.
+/// lay where the hole is now.
 type Candidate = (usize, usize, u64);
 
-/// The remains of a copy of the beginning of a buffer.
+/// The remains of a copy of the beginning of a buffer, in the range [start, end) of a hole.
 #[derive(Clone, Copy, Debug)]
 pub struct Copied {
-    /// The index of the buffer.
+    /// The index of the buffer of which this is a copy.
     pub buffer: usize,
-    /// The address at which the buffer began when it lay there.
+    /// The address at which the buffer began when it lay in this place.
     pub base: u64,
     pub start: u64,
     pub end: u64,
 }
 
-/// Return the copies of the beginnings of `buffers` (start, end) that `holes` (start, end) contain, those with the most
-/// matches first. They may overlap. Some keys of each buffer and parts of the holes are read, only from resident pages.
+/// Return the copies of the beginnings of `buffers` (start, end) that lie in `holes` (start, end). The copies with the
+/// most matches come first. Copies may overlap. Only some keys of each buffer and parts of the holes are read, and only
+/// from resident pages.
 pub fn find_copies(
     watcher: &dyn Watcher,
     space: &Space,
@@ -181,7 +184,7 @@ pub fn find_copies(
 ) -> Result<Vec<Copied>> {
     let source = Source { space, pages };
     let sizes = || holes.iter().map(|(start, end)| end.saturating_sub(*start));
-    // The beginning of a copy may have been handed out again: assume that at most half of the copy was.
+    // The beginning of a copy may have been handed out again. The search assumes that this is at most half of the copy.
     let keys = Keys::of(source, buffers, sizes().max().unwrap_or(0).saturating_mul(2));
     let stride = sizes().sum::<u64>().div_ceil(MAX_WINDOWS).next_multiple_of(STEP).max(STEP);
     let window = STEP + (KEY - ALIGNMENT) as u64;

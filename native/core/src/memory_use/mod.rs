@@ -1,4 +1,4 @@
-//! The use of address space: by page, by block, and by hole.
+//! The use of address space, by page, by block and by hole.
 #![forbid(unsafe_code)]
 
 pub(crate) mod content_kind;

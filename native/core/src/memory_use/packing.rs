@@ -5,10 +5,11 @@ use gdbheap_access::memory::pages::Pages;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The blocks of one size of the allocator with the number `root`. `slabs`: the number of their slabs; `live`, `free`:
-/// the numbers of blocks in these; `resident`: the slabs' resident bytes. If the blocks were packed, `moved` of them
-/// would be moved, `spare` slabs would be freed, and RSS would shrink by `freed` bytes. These are the resident bytes of
-/// the freed slabs, minus the bytes that would become resident in slabs that are filled.
+/// The blocks of one size that belong to the allocator with the number `root`. `slabs`: the number of their slabs;
+/// `live`, `free`: the numbers of used and free blocks in these slabs; `resident`: the resident bytes of the slabs. If
+/// the blocks were packed, `moved` blocks would be moved, `spare` slabs would be freed, and RSS would shrink by `freed`
+/// bytes. These are the resident bytes of the freed slabs, minus the bytes that would become resident in the slabs that
+/// are filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PackedSize {
     pub root: u32,
@@ -22,25 +23,25 @@ pub struct PackedSize {
     pub freed: u64,
 }
 
-/// Which slabs would stay, counted from the first on. `filled`: how many would be filled with moved blocks; `all`: how
-/// many would stay.
+/// The number of slabs that would stay, counted from the first slab on. `filled`: how many slabs would be filled with
+/// moved blocks; `all`: how many slabs would stay.
 struct Staying {
     filled: usize,
     all: usize,
 }
 
-/// A rule that says which slabs would stay: it sorts these to the front, and returns their number.
+/// A rule that says which slabs would stay. It sorts these slabs to the front, and returns their number.
 type Rule = fn(&mut [BlockSlab]) -> Staying;
 
-/// Return a row for each size of each allocator, ascending, and the ranges of slabs that would be freed, ascending.
-/// Slabs without a live block are left out: they are freed anyway. `pages`: None if residency is unknown; then
-/// everything counts as resident.
+/// Return a row for each block size of each allocator, ascending, and the address ranges of the slabs that would be
+/// freed, ascending. Slabs without a live block are left out, because they are freed anyway. `pages`: the resident
+/// pages; None if residency is unknown, and then everything counts as resident.
 pub fn packing(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&Pages>) -> (Vec<PackedSize>, Vec<(u64, u64)>) {
     packed(slabs, pages, fullest)
 }
 
-/// Do the same as `packing` for an allocator that takes a free block from any slab. The program is assumed to copy
-/// every block, and then to free the old ones.
+/// Return the same as `packing`, for an allocator that takes a free block from any slab. The program is assumed to copy
+/// every block, and then to free the old blocks.
 pub fn copying(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&Pages>) -> (Vec<PackedSize>, Vec<(u64, u64)>) {
     packed(slabs, pages, copied)
 }
@@ -64,7 +65,7 @@ fn packed(
     (rows.into_values().collect(), going)
 }
 
-/// Keep the fullest slabs, as many as the blocks need.
+/// Let the fullest slabs stay, as many as are needed for all blocks.
 fn fullest(slabs: &mut [BlockSlab]) -> Staying {
     slabs.sort_unstable_by_key(|slab| (Reverse(slab.live), slab.start));
     let live: u64 = slabs.iter().map(|slab| slab.live).sum();
@@ -79,9 +80,9 @@ fn fullest(slabs: &mut [BlockSlab]) -> Staying {
     Staying { filled, all: filled }
 }
 
-/// Assume that the copies first take the free blocks that wait in caches, and then free blocks of slabs in any order.
-/// Afterwards equally many old blocks wait in the caches. These are assumed to lie as close together as those that wait
-/// now.
+/// Assume that the copies first take the free blocks that wait in caches, and then the free blocks of slabs, in any
+/// order. Afterwards the same number of old blocks waits in the caches. These blocks are assumed to lie as close
+/// together as the blocks that wait now.
 fn copied(slabs: &mut [BlockSlab]) -> Staying {
     slabs.sort_unstable_by_key(|slab| (slab.waiting == 0, Reverse(slab.live), slab.start));
     let sum = |of: fn(&BlockSlab) -> u64| slabs.iter().map(|slab| u128::from(of(slab))).sum::<u128>();
@@ -101,7 +102,7 @@ fn copied(slabs: &mut [BlockSlab]) -> Staying {
     Staying { filled, all: slabs.len().min(filled + pinned as usize) }
 }
 
-/// Add the effect of moving the blocks of slabs. `slabs`: those that stay come first.
+/// Add the effect of moving blocks to `row`, and the freed slabs to `going`. `slabs`: all slabs, those that stay first.
 fn pack(
     slabs: &[BlockSlab],
     staying: &Staying,

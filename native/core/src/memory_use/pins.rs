@@ -1,9 +1,9 @@
-//! Find the few blocks that pin pages: the pages that `malloc_trim()` could release only without them.
+//! Find the few blocks that pin pages: pages that `malloc_trim()` could release only if these blocks were freed.
 //!
-//! A page of malloc's heaps is free if it contains no byte of a block, and no header and links of a free block. So a
-//! block is taken to occupy the 48 bytes after it too. Pins are looked for in pages of which at most half is in use:
-//! blocks that share such a page form a group, which also frees the fuller pages that no other block touches. Other
-//! allocators free memory only in whole units, each with the last block in it.
+//! A page of malloc's heaps is free if it contains no byte of a block in use, and no header and links of a free block.
+//! Therefore a block is assumed to occupy the 48 bytes after it too. Pins are searched in pages of which at most half
+//! is in use: blocks that share such a page form a group. Removing the group also frees fuller pages that no other
+//! block touches. Other allocators free memory only in whole units, when the last block in a unit is freed.
 
 use crate::allocators::block::Held;
 use crate::allocators::holders::Heap;
@@ -14,11 +14,11 @@ use gdbheap_access::memory::pages::Pages;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A group of blocks: (start, end, number of blocks, their bytes, bytes that would be freed without them).
+/// A group of blocks: (start, end, number of blocks, bytes of these blocks, bytes that would be freed without them).
 type Row = (u64, u64, u64, u64, u64);
 
-/// The sums over all groups that free enough: their number, their blocks, the blocks' bytes, and the bytes that would
-/// be freed.
+/// The sums over all groups that free enough memory: the number of groups, the number of their blocks, the bytes of
+/// these blocks, and the bytes that would be freed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
     pub groups: u64,
@@ -27,25 +27,25 @@ pub struct Totals {
     pub freed: u64,
 }
 
-/// The groups that pin the most, largest first, and the sums over all groups.
+/// The groups that pin the most memory, largest first, and the sums over all groups.
 pub type Pins = (Vec<Row>, Totals);
 
-/// What counts as freed memory, and which groups are listed.
+/// The rules for what counts as freed memory, and for which groups are listed.
 #[derive(Clone, Copy)]
 pub struct Kept<'a> {
     pub page: PageSize,
-    /// None if residency is unknown.
+    /// The resident pages; None if residency is unknown.
     pub pages: Option<&'a Pages>,
-    /// Ascending ranges that the kernel does not take back.
+    /// Ranges of pages that the kernel does not take back, ascending.
     pub ranges: &'a [(u64, u64)],
-    /// The bytes that a group must free.
+    /// The least number of bytes that a listed group must free.
     pub least: u64,
-    /// The most groups that are listed.
+    /// The largest number of groups that are listed.
     pub most: usize,
 }
 
-/// Counts the bytes of pages that would be freed: the resident ones, or all if residency is unknown, without the ranges
-/// `kept`, which the kernel does not take back.
+/// A counter of the bytes of pages that would be freed: the resident bytes, or all bytes if residency is unknown. The
+/// ranges `kept`, which the kernel does not take back, do not count.
 struct Freed<'a> {
     page: PageSize,
     pages: Option<&'a Pages>,
@@ -60,8 +60,8 @@ impl Freed<'_> {
     }
 }
 
-/// Collects the groups that free at least `least` bytes and at least twice their own. Of these it keeps the `most`
-/// groups with the largest difference between both.
+/// A collector of the groups that free at least `least` bytes and at least twice as many bytes as their blocks have. Of
+/// these groups it keeps the `most` with the largest difference between the two numbers.
 struct Best {
     least: u64,
     most: usize,
@@ -93,27 +93,27 @@ impl Best {
     }
 }
 
-/// A block in a region: its ordinal number, its range, and the bytes of all blocks before it.
+/// A block in a region: its ordinal number, its address range, and the sum of the bytes of all blocks before it.
 #[derive(Clone, Copy)]
 struct Holder {
     number: u64,
     start: u64,
     end: u64,
     before: u64,
-    /// The block cannot be freed, or freeing it would free no page.
+    /// Whether the block cannot be freed, or freeing it would free no page.
     fixed: bool,
 }
 
 impl Holder {
-    /// Return the last page that the block pins. The header of free memory right after the block may lie in the page
-    /// after that of its last byte.
+    /// Return the number of the last page that the block pins. It may be the page after that of the block's last byte,
+    /// because the header of free memory right after the block may lie there.
     #[inline(always)]
     fn reached(&self, page: PageSize) -> u64 {
         page.number(self.end + Heap::HEAD - 1)
     }
 }
 
-/// A page that blocks touch. `held`: the bytes of blocks in it; `first`, `last`: the first and the last of these
+/// A page that blocks touch. `held`: the bytes of blocks in the page; `first`, `last`: the first and the last of these
 /// blocks.
 struct Touched {
     page: u64,
@@ -123,7 +123,7 @@ struct Touched {
     fixed: bool,
 }
 
-/// Consecutive blocks that share pages. `freed`: the bytes that would be freed without these blocks.
+/// A group of consecutive blocks that share pages. `freed`: the bytes that would be freed without these blocks.
 struct Group {
     first: Holder,
     last: Holder,
@@ -134,14 +134,14 @@ struct Grouping<'a> {
     page: PageSize,
     freed: &'a Freed<'a>,
     best: &'a mut Best,
-    /// Pages that the next block may touch too, ascending: at most two.
+    /// The pages that the next block may touch too, ascending. There are at most two of them.
     pages: Vec<Touched>,
     group: Option<Group>,
-    /// A page of which more than half is in use, and which the group's last block shares with following ones: the
-    /// number of the last of these, and the bytes that would be freed.
+    /// A page of which more than half is in use, and which the last block of the group shares with blocks after it: the
+    /// number of the last of these blocks, and the bytes that would be freed.
     shared: Option<(u64, u64)>,
-    /// Pages of which more than half is in use, and which only one block touches that is in no group yet: the number of
-    /// this block, and the bytes that would be freed.
+    /// Pages of which more than half is in use, and which only one block touches. This block is in no group yet. The
+    /// values are the number of the block, and the bytes that would be freed.
     alone: Option<(u64, u64)>,
 }
 
@@ -150,8 +150,8 @@ impl Grouping<'_> {
     fn feed(&mut self, holder: Holder) {
         let size = self.page;
         match self.pages.as_mut_slice() {
-            // The common case: the block is in the same page as the one before, and so is the header of free memory
-            // after it.
+            // This is the common case: the block lies in the same page as the previous block, and so does the header of
+            // free memory after it.
             [page] if size.number(holder.start) == page.page && holder.reached(size) == page.page => {
                 page.held += holder.end - holder.start;
                 page.last = holder;
@@ -167,7 +167,7 @@ impl Grouping<'_> {
         self.settle_before(first);
         self.touch(first, holder.end.min(page.start(first + 1)) - holder.start, holder);
         if last > first {
-            // The block right before this one may reach into this one's second page too.
+            // The previous block may reach into the second page of this block too.
             let shared = self.pages.iter().any(|page| page.page == first + 1);
             if shared && first + 1 < last {
                 self.touch(first + 1, page.bytes(), holder);
@@ -197,7 +197,7 @@ impl Grouping<'_> {
         }
     }
 
-    /// Add the pages with numbers below `end` to groups: all blocks that touch these pages are known.
+    /// Add the pages with numbers below `end` to groups. All blocks that touch these pages are known by now.
     fn settle_before(&mut self, end: u64) {
         while self.pages.first().is_some_and(|page| page.page < end) {
             let page = self.pages.remove(0);
@@ -252,13 +252,13 @@ impl Grouping<'_> {
 }
 
 /// Offer the groups of blocks in a heap to `best`. `trimmed`: whether the free end of the heap is returned. If it is
-/// not, the last block below that end counts as fixed: without this block, the free memory below it would only become
-/// part of the end.
+/// not, the last block below that end counts as fixed: if this block were freed, the free memory below it would only
+/// become a part of the end.
 fn offer_heap(heap: Heap<'_>, trimmed: bool, freed: &Freed<'_>, best: &mut Best) {
     let mut grouping =
         Grouping { page: freed.page, freed, best, pages: Vec::new(), group: None, shared: None, alone: None };
     let (mut number, mut before) = (0, 0);
-    // Free memory at the start of the heap has its header there.
+    // The header of free memory at the start of the heap lies there.
     let start = heap.start();
     let mut waiting = Holder { number, start, end: start, before, fixed: true };
     heap.show_held(trimmed, |Held { start, end, fixed, ends }| {
@@ -272,7 +272,7 @@ fn offer_heap(heap: Heap<'_>, trimmed: bool, freed: &Freed<'_>, best: &mut Best)
     grouping.close();
 }
 
-/// Collect the groups that `offer` finds. Return those that pin the most, largest first, and the sums over all.
+/// Collect the groups that `offer` finds. Return those that pin the most, largest first, and the sums over all groups.
 fn find(wanted: Kept<'_>, offer: impl FnOnce(&Freed<'_>, &mut Best)) -> Pins {
     let Kept { page, pages, ranges, least, most } = wanted;
     let mut best = Best::new(least, most);
@@ -280,7 +280,8 @@ fn find(wanted: Kept<'_>, offer: impl FnOnce(&Freed<'_>, &mut Best)) -> Pins {
     best.rows()
 }
 
-/// Find the groups of blocks in a store that pin pages. `trimmed`: the starts of the heaps whose free end is returned.
+/// Find the groups of blocks in a store that pin pages. `trimmed`: the start addresses of the heaps whose free end is
+/// returned.
 pub fn pins(store: &Store, trimmed: &[u64], wanted: Kept<'_>) -> Pins {
     find(wanted, |freed, best| {
         store.show_wholes(|start, end, used| {

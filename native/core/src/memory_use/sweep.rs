@@ -1,8 +1,8 @@
 //! Add up ranges of address space by owner.
 //!
-//! Each byte belongs to its owner, and counts as resident, swapped or absent. In addition each whole page is assigned
-//! to one owner: if several touch it, to the one with the highest rank (a used block keeps the whole page). So the
-//! pages of free memory are those without another owner.
+//! Each byte belongs to its owner, and counts as resident, swapped or absent. In addition, each whole page is assigned
+//! to one owner. If several owners touch a page, the one with the highest rank gets it (a used block keeps the whole
+//! page). So the pages of free memory are the pages without another owner.
 
 use crate::allocators::part::{Part, Parts, PARTS};
 use crate::allocators::store::Store;
@@ -18,11 +18,11 @@ pub struct Sum {
     pub bytes: u64,
     pub resident: u64,
     pub swapped: u64,
-    /// Bytes mapped to the kernel's zero page: not resident.
+    /// The bytes that are mapped to the kernel's zero page. They are not resident.
     pub zero: u64,
     /// The part of the resident bytes that is in huge pages.
     pub huge: u64,
-    /// The bytes of pages that are assigned to the owner as a whole, present or not.
+    /// The bytes of those whole pages that are assigned to the owner, whether they are present or not.
     pub pages: u64,
     /// The resident part of `pages`.
     pub whole: u64,
@@ -30,40 +30,41 @@ pub struct Sum {
     pub whole_huge: u64,
 }
 
-/// The position in the lists of pages' states and of huge pages.
+/// The positions in the list of pages' states and in the list of huge pages.
 #[derive(Clone, Copy, Default)]
 struct Cursor {
     run: usize,
     huge: usize,
 }
 
-/// A sweep over ascending ranges. Each has an owner, a small number that is its rank too. Sums are separate for each
-/// cell: addresses below the first cut are cell 0, from the first cut on cell 1, and so on. Cuts are at page
-/// boundaries.
+/// A sweep over ascending ranges. Each range has an owner, a small number that is also the owner's rank. Sums are
+/// separate for each cell: addresses below the first cut are in cell 0, addresses from the first cut on in cell 1, and
+/// so on. Cuts are at page boundaries.
 pub struct Sweep {
     size: PageSize,
     pages: Option<Arc<Pages>>,
     owners: usize,
     cuts: Vec<u64>,
     sums: Vec<Sum>,
-    /// The current cell: its number, and (`base`, `limit`) the index of its first sum and its end.
+    /// The current cell: its number, and (`base`, `limit`) the index of its first sum, and the address at which it
+    /// ends.
     cell: usize,
     base: usize,
     limit: u64,
-    /// The positions for counting bytes and, somewhat later, for counting whole pages.
+    /// The position for counting bytes, and (`whole`) the position for counting whole pages, which is somewhat behind.
     bytes: Cursor,
     whole: Cursor,
     page: u64,
     owner: u32,
     last: u64,
-    /// The owners whose parts of huge pages are kept, and (`ranges`) these parts.
+    /// The owners whose parts of huge pages are kept; and (`ranges`) the parts that were kept.
     kept: Vec<u32>,
     ranges: Vec<(u64, u64)>,
     lost: Lost,
 }
 
-/// Bytes that should be there but are missing, ascending. They count for `owner`, whatever owner claims them. `at`: the
-/// position in the ranges.
+/// Address ranges whose bytes should exist but are missing, ascending. They count for `owner`, whatever owner is passed
+/// for them. `at`: the position in `ranges`.
 #[derive(Default)]
 struct Lost {
     ranges: Vec<(u64, u64)>,
@@ -79,8 +80,8 @@ pub type Owners = [Option<u32>; PARTS.len()];
 
 const NOBODY: u32 = u32::MAX;
 
-/// Return a function that adds the memory of each part to the part's owner. If a part has no owner, `nobody` is set to
-/// it.
+/// Return a function that adds the memory of each part to the owner of this kind of part. If a kind has no owner,
+/// `nobody` is set to the kind.
 fn adding<'a, 's>(
     sweeper: &'a mut Sweeper<'s>,
     by_part: [u32; PARTS.len()],
@@ -92,7 +93,7 @@ fn adding<'a, 's>(
     }
 }
 
-/// Return `end`, the end of the memory that was added. Fails if a part had no owner (`nobody`), and if `end` is None
+/// Return `end`, the end of the memory that was added. Fails if a part had no owner (`nobody`), or if `end` is None
 /// because no memory begins at the given address.
 fn ended(end: Option<u64>, nobody: Option<Part>) -> Result<u64> {
     match nobody {
@@ -101,7 +102,7 @@ fn ended(end: Option<u64>, nobody: Option<Part>) -> Result<u64> {
     }
 }
 
-/// A sweep with the lists of pages borrowed.
+/// A sweep that has borrowed the lists of pages.
 struct Sweeper<'a> {
     sweep: &'a mut Sweep,
     size: PageSize,
@@ -119,7 +120,7 @@ impl Sweeper<'_> {
         }
     }
 
-    /// Add a range to its owner, but its missing bytes to the owner of missing bytes.
+    /// Add a range to its owner. The missing bytes in the range are added to the owner of missing bytes instead.
     #[cold]
     fn add_around(&mut self, start: u64, end: u64, owner: u32) {
         let mut at = start;
@@ -142,7 +143,7 @@ impl Sweeper<'_> {
         }
     }
 
-    /// Add a range that extends beyond the current cell, cell by cell.
+    /// Add a range that extends beyond the current cell, one cell after the other.
     #[cold]
     fn add_across(&mut self, start: u64, end: u64, owner: u32) {
         let mut at = start;
@@ -180,7 +181,7 @@ impl Sweeper<'_> {
         self.sweep.last = end;
     }
 
-    /// Assign the current page to its owner.
+    /// Assign the current page, as a whole page, to its owner.
     fn settle(&mut self) {
         let page = self.sweep.page;
         if page != u64::MAX {
@@ -234,7 +235,7 @@ impl Sweeper<'_> {
 }
 
 impl Cursor {
-    /// Return the bytes of huge pages in [start, end).
+    /// Return how many bytes of huge pages lie in [start, end).
     fn count_huge(&mut self, ranges: &[(u64, u64)], start: u64, end: u64) -> u64 {
         skip(ranges, &mut self.huge, |range| range.1 <= start);
         let inside = ranges[self.huge..].iter().take_while(|range| range.0 < end);
@@ -242,7 +243,7 @@ impl Cursor {
     }
 }
 
-/// Move an index to the first entry that is not over.
+/// Move an index forward to the first entry of the list for which `is_over` is false.
 #[inline]
 fn skip<T>(list: &[T], at: &mut usize, is_over: impl Fn(&T) -> bool) {
     while list.get(*at).is_some_and(&is_over) {
@@ -274,8 +275,8 @@ impl Sweep {
         Ok(owner)
     }
 
-    /// Make a sweep. `size`: the page size. `cuts`: ascending page addresses at which new cells begin. `kept`: owners
-    /// whose parts of huge pages are kept as ranges.
+    /// Make a sweep. `size`: the page size. `cuts`: ascending addresses of pages at which new cells begin. `kept`: the
+    /// owners whose parts of huge pages are kept as ranges.
     pub fn new(
         size: PageSize,
         pages: Option<Arc<Pages>>,
@@ -311,7 +312,7 @@ impl Sweep {
         })
     }
 
-    /// Count `ranges`, ascending and disjoint, for `owner` from now on, whatever owner is passed for them.
+    /// Count the ranges `ranges`, ascending and disjoint, for `owner` from now on, whatever owner is passed for them.
     pub fn set_lost(&mut self, ranges: Vec<(u64, u64)>, owner: u32) -> Result<()> {
         let ascend = ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0);
         if !ascend || ranges.iter().any(|range| range.0 >= range.1) {
@@ -321,7 +322,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// Return the whole pages of the kept owners that are parts of huge pages, as ascending `(start, end)`.
+    /// Return the whole pages of the kept owners that are parts of huge pages, as ascending ranges `(start, end)`.
     pub fn huge_ranges(&self) -> &[(u64, u64)] {
         &self.ranges
     }
@@ -332,16 +333,16 @@ impl Sweep {
         self.with(start, |sweeper| sweeper.add(start, end, owner))
     }
 
-    /// Add all parts of the memory that begins at `start` in a store, and return its end. `owners`: the owner of each
-    /// kind of part, in the order of PARTS; None for a kind that does not occur. Fails if a part has no owner, or if no
-    /// memory of the store begins at `start`.
+    /// Add all parts of the memory that begins at `start` in a store, and return the end of this memory. `owners`: the
+    /// owner of each kind of part, in the order of PARTS; None for a kind that does not occur. Fails if a part has no
+    /// owner, or if no memory of the store begins at `start`.
     pub fn add_blocks(&mut self, space: &Space, store: &Store, start: u64, owners: Owners) -> Result<u64> {
         let (by_part, mut nobody) = (self.by_part(owners)?, None);
         let end = self.with(start, |sweeper| store.show_parts(space, start, adding(sweeper, by_part, &mut nobody)))?;
         ended(end, nobody)
     }
 
-    /// Do the same as `add_blocks` for an allocator that is not a store.
+    /// Add all parts of the memory that begins at `start`, as `add_blocks` does, for an allocator that is not a store.
     pub fn add_parts(&mut self, parts: &impl Parts, start: u64, owners: Owners) -> Result<u64> {
         let (by_part, mut nobody) = (self.by_part(owners)?, None);
         let end = self.with(start, |sweeper| parts.show_parts(start, adding(sweeper, by_part, &mut nobody)))?;
@@ -353,7 +354,7 @@ impl Sweep {
         Ok(owners.map(|owner| owner.unwrap_or(NOBODY)))
     }
 
-    /// Return for each cell the owners that have memory there, with their sums.
+    /// Return, for each cell, the owners that have memory in it, with their sums.
     pub fn finish(&mut self) -> Result<Vec<Vec<Row>>> {
         self.with(self.last, |sweeper| sweeper.settle())?;
         let row = |(owner, sum): (usize, &Sum)| (owner as u32, *sum);

@@ -1,8 +1,10 @@
-//! Count private pages of a process that it shared with another at a fork, grouped by what was written to them.
+//! Count the private pages of a process that it shared with another process at a fork, grouped by what was written to
+//! them.
 //!
-//! A page is compared with the other process's page, word by word. Differing words are distinguished: a living object's
-//! reference count, words that the collector puts before objects, and all others. Equal pages were written and
-//! restored: if they contain objects, their reference counts went up and down again.
+//! A page is compared with the same page of the other process, word by word. Words that differ are classified as the
+//! reference count of a living object, a word that the collector puts before an object, or any other word. Pages
+//! without a difference were written to and restored: if they contain objects, the reference counts of these objects
+//! went up and down again.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -20,13 +22,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 const PAGES_AT_ONCE: usize = 64;
-/// The third word of the older, larger head of an object that the collector does not track (3.7 and before).
+/// The third word of the head that the collector puts before an object, for an object that it does not track. This is
+/// the older, larger head (3.7 and before).
 const UNTRACKED: u64 = -2i64 as u64;
 const SHORT_HEAD: u64 = 16;
 
-/// How reference counts of one type's objects changed. `objects`: how many counts differ; `pages`: on how many pages;
-/// `counts_alone`: on how many of these pages nothing but counts differs. `restored`: equal pages that contain counts
-/// of the type's objects, but no object that the collector tracks; `restored_tracked`: equal pages with both.
+/// Changes of the reference counts of one type's objects. `objects`: the number of counts that differ; `pages`: the
+/// number of pages with such counts; `counts_alone`: the number of these pages on which nothing but counts differs.
+/// `restored`: pages without a difference that contain counts of the type's objects, but no object that the collector
+/// tracks; `restored_tracked`: pages without a difference that contain both.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CountsOf {
     pub type_address: u64,
@@ -37,12 +41,13 @@ pub struct CountsOf {
     pub restored_tracked: u64,
 }
 
-/// Numbers of pages. Private pages are counted by what differs: nothing, on pages without objects (`restored`), with
-/// objects that the collector does not track (`restored_counts`), or with some that it tracks (`restored_tracked`);
-/// only the collector's words (`collector`); only reference counts (`counts`); both of these (`both`); or other words
-/// (`other`). `only_here`: private pages that the other process does not have. `shared`: pages that are still shared.
-/// `quiet_own` and `quiet_shared` count pages that contain objects, none of them tracked: private pages on which no
-/// other words differ, and pages that are still shared.
+/// Numbers of pages. Private pages are counted by what differs. If nothing differs: `restored` for pages without
+/// objects, `restored_counts` for pages with only objects that the collector does not track, `restored_tracked` for
+/// pages with objects that it tracks. If something differs: `collector` if only the collector's words do, `counts` if
+/// only reference counts do, `both` if only these two do, `other` if other words do. `only_here`: private pages that
+/// the other process does not have. `shared`: pages that are still shared. `quiet_own` and `quiet_shared` count pages
+/// that contain objects, none of them tracked: `quiet_own` private pages on which no other words differ, `quiet_shared`
+/// pages that are still shared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
     pub restored: u64,
@@ -59,7 +64,8 @@ pub struct Written {
     pub types: Vec<CountsOf>,
 }
 
-/// What is known about a page: whether it contains objects, and whether the collector tracks one of them.
+/// The facts that are known about a page: whether it contains objects, and whether the collector tracks one of these
+/// objects.
 #[derive(Default)]
 struct Seen {
     holds: AtomicBool,
@@ -67,8 +73,8 @@ struct Seen {
 }
 
 /// The private pages of a process, compared with another process. There is a bit for each word that differs
-/// (`changed`), for each of these that is a reference count (`counts`), and for each that is the collector's
-/// (`collector`).
+/// (`changed`), for each such word that is a reference count (`counts`), and for each such word that belongs to the
+/// collector (`collector`).
 pub struct Compared {
     page: PageSize,
     own: Vec<u64>,
@@ -106,7 +112,7 @@ impl Compared {
         (self.page.bytes() / 512) as usize
     }
 
-    /// Return runs of adjacent pages, each as the first and the end of their indices in `own`.
+    /// Return runs of adjacent pages, each as the index of its first page in `own`, and the index after its last page.
     fn runs(&self) -> Vec<(usize, usize)> {
         let mut runs: Vec<(usize, usize)> = Vec::new();
         for (place, address) in self.own.iter().enumerate() {
@@ -142,20 +148,21 @@ impl Compared {
         }
     }
 
-    /// Return where the word at `address` has its bit, as (index of its group of words, bit), if it differs; else None.
-    /// `place`: the index of its page in `own`.
+    /// Return the position of the bit of the word at `address`, as (index of its group of words, bit); None if the word
+    /// does not differ. `place`: the index in `own` of the page with the word.
     fn changed_at(&self, place: usize, address: u64) -> Option<(usize, u64)> {
         let word = ((address - self.own[place]) / 8) as usize;
         let (group, bit) = (place * self.groups() + word / 64, 1 << (word % 64));
         (self.changed[group].load(Relaxed) & bit != 0).then_some((group, bit))
     }
 
-    /// Return whether the other process has the same page, byte for byte.
+    /// Return whether the other process has the same page, and all bytes of the two pages are equal.
     fn is_equal(&self, place: usize) -> bool {
         self.is_there[place].load(Relaxed) && !self.kind_of(place).0
     }
 
-    /// Return which words of a page differ, as flags: (any words, counts, the collector's words, other words).
+    /// Return which words of a page differ, as flags: (any words, reference counts, words of the collector, other
+    /// words).
     fn kind_of(&self, place: usize) -> (bool, bool, bool, bool) {
         let mut kind = (false, false, false, false);
         for group in place * self.groups()..(place + 1) * self.groups() {
@@ -195,7 +202,7 @@ impl Compared {
     }
 }
 
-/// Finds the index of the page in a list that contains an address. Keeps the last answer.
+/// A finder of the index in a list that the page with an address has. It keeps the last answer.
 #[derive(Default)]
 struct Lookup {
     page: Option<u64>,
@@ -212,8 +219,8 @@ impl Lookup {
     }
 }
 
-/// Reference counts of one type's objects. `objects`: how many differ; `changed`: the indices of the pages on which
-/// they differ; `restored`: the indices of equal pages that contain some.
+/// The reference counts of one type's objects. `objects`: how many counts differ; `changed`: the indices of the pages
+/// on which they differ; `restored`: the indices of the pages without a difference that contain such counts.
 #[derive(Default)]
 struct CountPlaces {
     objects: u64,
@@ -221,7 +228,8 @@ struct CountPlaces {
     restored: HashSet<usize>,
 }
 
-/// A visitor that marks the differing words known to belong to an object: reference counts, and the collector's words.
+/// A visitor that marks those differing words that are known to belong to an object: reference counts, and the
+/// collector's words.
 struct Marker<'a> {
     compared: &'a Compared,
     types: Types<'a>,
@@ -236,10 +244,11 @@ impl<'a> Marker<'a> {
         Marker { compared, types: Types::new(heaps, layout), own, shared, found: HashMap::new() }
     }
 
-    /// Mark the reference count of the object at `address`, for the type of the object.
+    /// Mark the reference count of the object at `address` if it differs, and record it for the object's type.
     fn count(&mut self, address: u64, type_address: u64) {
         let layout = self.types.layout;
-        // A free-threaded build has two counts, and the first one's words also hold its mutex and its collector's bits.
+        // A free-threaded build has two counts. The words of the first count also contain the object's mutex and the
+        // collector's bits.
         let words: &[u64] = if layout.is_free_threaded() { &[8, 16] } else { &[layout.ob_refcnt] };
         for offset in words {
             let at = address + offset;
@@ -255,7 +264,7 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// Mark the collector's words before an object: [start, end).
+    /// Mark the words in [start, end), which the collector puts before an object, if they differ.
     fn head(&mut self, start: u64, end: u64) {
         for at in (start..end).step_by(8) {
             let Some(place) = self.own.find(&self.compared.own, self.compared.page, at) else { continue };
@@ -306,8 +315,8 @@ impl Visitor for Marker<'_> {
     }
 }
 
-/// Compare the private pages of one process (in `sharing`) with the pages of the other process, which is not needed
-/// afterwards.
+/// Compare the private pages of one process (they are in `sharing`) with the pages of the other process. Afterwards the
+/// other process is not needed any more.
 pub fn compare(
     watcher: &dyn Watcher,
     here: &Space,
@@ -324,8 +333,8 @@ pub fn compare(
     Ok(compared)
 }
 
-/// What differing words may belong to: a process's blocks, and the layout of its objects if it has some. `statics`: the
-/// addresses of objects outside blocks, each with that of its type.
+/// The things to which differing words may belong: the blocks of a process, and the layout of its objects if it has
+/// objects. `statics`: the addresses of objects outside blocks, each with the address of its type.
 pub struct Explained<'a> {
     pub heaps: Heaps<'a>,
     pub layout: Option<&'a TypeLayout>,
@@ -379,8 +388,8 @@ fn marked(
     Ok(rows.into_iter().flatten())
 }
 
-/// A visitor that marks the pages that used blocks touch: in `held` those with objects of the types `of`, and in
-/// `mixed` those with any other block.
+/// A visitor that marks the pages that used blocks touch: in `held`, pages with objects of the types `of`; in `mixed`,
+/// pages with any other block.
 struct Alike<'a> {
     types: Types<'a>,
     of: &'a HashSet<u64>,
@@ -415,8 +424,8 @@ impl Visitor for Alike<'_> {
     }
 }
 
-/// Return the pages among `pages` (ascending) in which all blocks in use are objects of the types at the addresses
-/// `of`. Pages without any such object are left out.
+/// Return those of `pages` (ascending) on which all blocks in use are objects of the types at the addresses `of`. Pages
+/// without any such object are left out.
 pub fn pages_of_types(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -437,8 +446,8 @@ pub fn pages_of_types(
     Ok((0..pages.len()).filter(is_alike).map(|place| pages[place]).collect())
 }
 
-/// Return a 16-byte mark for each page. Pages with equal bytes have equal marks. Pages of zeros, and pages that cannot
-/// be read, are left out.
+/// Return a mark of 16 bytes for each page. Pages with equal bytes have equal marks. Pages of zeros and pages that
+/// cannot be read are left out.
 pub fn page_marks(watcher: &dyn Watcher, space: &Space, pages: &[u64], page: PageSize) -> Result<Vec<u8>> {
     let task = space.task(watcher, None);
     let parts: Vec<&[u64]> = pages.chunks(PAGES_AT_ONCE).collect();

@@ -1,11 +1,11 @@
-//! Assign each used block to its owner: it is an object of a type, a buffer that an object owns, a free-list entry, or
-//! unknown.
+//! Assign each used block to its owner: the block is an object of a type, a buffer that an object owns, an entry of a
+//! free list, or unknown.
 //!
-//! One pass reads the blocks or their heads, classifies each block, and claims the buffers to which its object points.
-//! A block is claimed once, by the first claimant; a claimed block is a buffer, whatever it looks like. Chains of
-//! buffers are followed after that (reach.rs), and the graph, if there is one, assigns the rest (graph/owning.rs). A
-//! block counts once, as the first of these that applies: free; claimed; live object; object on a free list;
-//! unclassified.
+//! One pass reads the blocks or their heads, classifies each block, and claims the buffers to which the object in it
+//! points. A block is claimed once, by the first claimant. A claimed block is a buffer, whatever it looks like.
+//! Afterwards chains of buffers are followed (reach.rs), and the graph, if there is one, assigns all other blocks
+//! (graph/owning.rs). A block counts once, as the first of these that applies: free; claimed; live object; object on a
+//! free list; unclassified.
 
 use crate::allocators::block::{Block, GroupBits, Place};
 use crate::allocators::heaps::Heaps;
@@ -26,17 +26,17 @@ use gdbheap_access::work::{Control, Watcher};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// The bytes that are read of a block.
+/// The number of bytes of a block that are read.
 const HEAD: usize = HEAD_BYTES;
-/// The most different roles that a buffer can have for its owner.
+/// The largest number of different roles that a buffer can have for its owner.
 const MAX_ROLES: usize = 32;
 
-/// Objects of one type, and the buffers that they own.
+/// The objects of one type, and the buffers that these objects own.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     live: Tally,
     idle: Tally,
-    /// Buffers by their role for the object.
+    /// The buffers of the objects, by the role of the buffer.
     buffers: [Tally; MAX_ROLES],
 }
 
@@ -60,15 +60,16 @@ struct Worker<'a> {
     owners: Vec<(u64, u64, u64, u32)>,
     wanted: Vec<Wanted>,
     found: Vec<Option<Block>>,
-    /// Fields and words of buffers that point to further blocks of the same object.
+    /// Links to further blocks of an object: fields of the object, and words of its buffers.
     links: Vec<Link>,
-    /// The addresses of blocks of syntax trees; and `idle_slabs`, blocks for many numbers of which none is alive.
+    /// The addresses of blocks that contain syntax trees; and (`idle_slabs`) blocks for many numbers, none of which is
+    /// alive.
     syntax: Vec<u64>,
     idle_slabs: Tally,
     settling: Duration,
 }
 
-/// The blocks of one store: used ones, those that look like objects, and claimed ones.
+/// The blocks of one store: the used blocks, those that look like objects, and those that are claimed.
 #[derive(Clone, Copy, Default)]
 struct Sorted {
     used: Tally,
@@ -88,7 +89,7 @@ impl Sorted {
     }
 }
 
-/// The sorted blocks of each store.
+/// For each store, its sorted blocks.
 struct Tallies(Vec<Sorted>);
 
 impl Tallies {
@@ -165,8 +166,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// If the block is one that holds many objects, count them and return true. Places without a living object count as
-    /// free.
+    /// If the block is one that contains many objects, count these objects and return true. Places in it without a
+    /// living object count as free.
     #[inline(always)]
     fn take_slab(&mut self, block: &Block) -> bool {
         let Some(slab) = &self.types.layout.slab else { return false };
@@ -195,7 +196,7 @@ impl<'a> Worker<'a> {
         &mut self.rows[number]
     }
 
-    /// Classify one used block; return true if it looks like an object.
+    /// Classify one used block. Return true if the block looks like an object.
     #[inline(always)]
     fn take_block(&mut self, address: u64, size: u64, head: &[u8]) -> bool {
         let Some((number, alive)) = self.types.object_in(head, size) else {
@@ -218,7 +219,7 @@ impl<'a> Worker<'a> {
         true
     }
 
-    /// Record the claims of an object; another debug hook may precede the object's own.
+    /// Record the claims of an object. If another debug hook precedes the object's own, it is skipped first.
     #[inline(always)]
     fn claim_unhooked(&mut self, number: usize, address: u64, size: u64, head: &[u8]) {
         if self.types.layout.hook == 0 {
@@ -228,7 +229,7 @@ impl<'a> Worker<'a> {
         self.claim_buffers(number, address + outer as u64, size.saturating_sub(outer as u64), &head[outer..]);
     }
 
-    /// Record the claims of an object. `settle_claims` decides whether the object gets the buffers.
+    /// Record the claims of an object. `settle_claims` decides later whether the object gets the buffers.
     #[inline(always)]
     fn claim_buffers(&mut self, number: usize, address: u64, size: u64, head: &[u8]) {
         let kind = &self.types.kinds[number];
@@ -253,8 +254,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Settle the claims in two short loops over many of them instead of one long chain for each: every claim waits for
-    /// memory twice, so the waits of many overlap.
+    /// Settle the recorded claims in two short loops over many claims, instead of one long chain of steps for each
+    /// claim: every claim waits for memory twice, so the waits of many claims overlap.
     #[inline(never)]
     fn settle_claims(&mut self) {
         let (heaps, marks, begin) = (self.heaps, self.marks, Instant::now());
@@ -282,7 +283,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// A claim of a buffer to which an object points, before it is settled.
+/// A claim that is not settled yet: an object points to a buffer.
 struct Wanted {
     pointer: u64,
     owner: u64,
@@ -294,26 +295,26 @@ struct Wanted {
 
 const CLAIMS_AT_ONCE: usize = 512;
 
-/// The buffers of one role that objects of a type own.
+/// The buffers of one role that the objects of a type own.
 #[derive(Clone, Copy, Debug)]
 pub struct Owned {
     pub role: u8,
     pub buffers: Tally,
 }
 
-/// The objects of one type.
+/// The row of one type: its objects and their buffers.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The address of the type, and its `tp_flags`.
+    /// The address of the type, and (`flags`) its `tp_flags`.
     pub kind: u64,
     pub flags: u64,
     pub live: Tally,
-    /// Objects on free lists.
+    /// The objects of the type that are on free lists.
     pub idle: Tally,
     pub owned: Vec<Owned>,
 }
 
-/// The used blocks of one store, and those of them that are neither objects nor claimed.
+/// The used blocks of one store, and those of these blocks that are neither objects nor claimed.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreRow {
     pub name: &'static str,
@@ -321,14 +322,14 @@ pub struct StoreRow {
     pub unclassified: Tally,
 }
 
-/// The answer of a census; sizes in bytes.
+/// The result of a census. Sizes are in bytes.
 pub struct Census {
     /// A row for each type that has objects.
     pub rows: Vec<Row>,
     /// The blocks of each store.
     pub stores: Vec<StoreRow>,
     /// The owners of the watched blocks: `(block, owner's address, owner's type, role)`. If a root owns the block, the
-    /// type is 0, the role is the root's number, and the address is that of a word in the root.
+    /// type is 0, the role is the root's number, and the address is the address of a word in the root.
     pub owners: Vec<(u64, u64, u64, u32)>,
     /// The blocks that each root owns.
     pub roots: Vec<Tally>,
@@ -336,25 +337,25 @@ pub struct Census {
     pub unknown: Vec<(u64, u64)>,
     /// Buffers that look like objects, by user address.
     pub contested: Vec<u64>,
-    /// Blocks for many objects of which none is alive.
+    /// Blocks for many objects, none of which is alive.
     pub idle_slabs: Tally,
-    /// `settling`: the time to find the owners of buffers during the walk (the mean of the workers). `following`: the
-    /// time to follow the pointers that lead to the other buffers.
+    /// `settling`: the time that it took to find the owners of buffers during the walk (the mean of all workers).
+    /// `following`: the time that it took to follow the pointers to the other buffers.
     pub settling: Duration,
     pub following: Duration,
 }
 
-/// What a census needs besides the heaps.
+/// The input of a census, besides the heaps.
 pub struct CensusRequest {
-    /// For each root of the graph, by index, the number of its owner; 0 for the interpreter.
+    /// For each root of the graph, by its index, the number of the root's owner; 0 for the interpreter.
     pub roots: Vec<u32>,
-    /// Blocks whose owner is wanted, by user address.
+    /// The user addresses of the blocks whose owner is wanted.
     pub watched: Vec<u64>,
-    /// The most unreached blocks that are listed.
+    /// The largest number of unidentified blocks that are listed.
     pub unknown: usize,
 }
 
-/// Classify every used block. `graph`: a graph of the same heaps; without a graph, blocks of C code have no owner.
+/// Classify every used block. `graph`: a graph of the same heaps. Without a graph, blocks of C code have no owner.
 pub fn take_census(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -403,20 +404,20 @@ fn store_row((store, sorted): (&Store, &Sorted)) -> StoreRow {
     StoreRow { name: store.name(), used: sorted.used, unclassified: sorted.unclassified() }
 }
 
-/// What a pass over all used blocks found to be wrong with its own claims: the next pass must not make these claims.
+/// The claims that a pass over all used blocks found to be wrong. The next pass must not make these claims.
 #[derive(Default)]
 struct Refused {
-    /// Blocks that cannot be claimed: they are free.
+    /// Blocks that must not be claimed, because they are free.
     free: Vec<Place>,
-    /// Blocks that must not claim anything: they look like objects, but are claimed as buffers themselves. The items of
-    /// a list look like an object if a class follows a possible count, such as an address below 4 GiB; what the items
-    /// point to is not a buffer of that object.
+    /// Blocks that must not claim anything: they look like objects, but are claimed as buffers themselves. For example,
+    /// the items of a list look like an object if a class follows a possible count, such as an address below 4 GiB. The
+    /// blocks to which such items point are not buffers of an object.
     claimants: Addresses,
     passes: u32,
 }
 
-/// The most passes. A wrong claim may have been made on a block that rightly claims others, so that this block was
-/// refused too; a few passes settle this. Usually there are no such claims, and one pass suffices.
+/// The largest number of passes. A wrong claim may have been made on a block that rightly claims other blocks, so that
+/// this block was refused too. A few passes settle this. Usually there are no such claims, and one pass suffices.
 const MAX_PASSES: u32 = 4;
 
 impl Refused {
@@ -467,13 +468,13 @@ fn classify<'a>(
     Ok((marks, sums))
 }
 
-/// A type as all workers know it.
+/// A type, with the number that all workers share.
 struct SharedKind {
     address: u64,
     flags: u64,
 }
 
-/// The sum of what the workers found.
+/// The sums of what all workers found.
 struct Sums {
     types: Vec<SharedKind>,
     rows: Vec<Counted>,
@@ -482,10 +483,10 @@ struct Sums {
     owners: Vec<(u64, u64, u64, u32)>,
     roots: Vec<Tally>,
     links: Vec<Link>,
-    /// Blocks of syntax trees.
+    /// The addresses of blocks that contain syntax trees.
     syntax: Vec<u64>,
     idle_slabs: Tally,
-    /// The time to find the owners of buffers: the mean of the workers.
+    /// The time that it took to find the owners of buffers: the mean of all workers.
     settling: Duration,
 }
 
@@ -525,7 +526,7 @@ impl Sums {
         self.links.extend(worker.links.iter().map(renumbered));
     }
 
-    /// Return the number of the type at this address. `flags` are used if the type is new.
+    /// Return the number of the type at this address. A new type gets the next number, and `flags` are its `tp_flags`.
     fn number_of(&mut self, address: u64, flags: u64) -> u32 {
         *self.numbers.entry(address).or_insert_with(|| {
             self.rows.push(Counted::default());
@@ -571,7 +572,7 @@ impl Sums {
         self.give_syntax(heaps, marks, watched);
         let (role, known) = (layout.reached_role, self.owners.len());
         graph.each_owner(watcher, &mut |block, owner| {
-            // The graph also has memory that objects mapped, which is in none of these heaps.
+            // The graph also contains memory that objects mapped, which is in none of these heaps.
             let is_here = (block.place.store as usize) < heaps.stores.len();
             if !is_here || !marks.is_unknown(block.place) || !marks.claim(block.place) {
                 return;
@@ -589,7 +590,7 @@ impl Sums {
                 self.owners.push((block.address, holder, type_address, role));
             }
         })?;
-        // An object may begin after its block's first byte.
+        // An object may begin after the first byte of its block.
         let place = |holder: u64| (holder, heaps.block_at(holder).map_or(0, |block| block.size), holder);
         let blocks: Vec<_> = self.owners[known..].iter().map(|row| place(row.1)).collect();
         for (row, object) in self.owners[known..].iter_mut().zip(objects_in(*heaps, layout, &blocks)) {
@@ -598,7 +599,8 @@ impl Sums {
         Ok(())
     }
 
-    /// Assign the blocks of syntax trees, and those of free numbers, to the interpreter, whatever points to them.
+    /// Assign to the interpreter the blocks that contain syntax trees and the blocks for numbers that are all free,
+    /// whatever points to these blocks.
     fn give_syntax(&mut self, heaps: &Heaps<'_>, marks: &Marks<'_>, watched: &ByAddress<()>) {
         for address in std::mem::take(&mut self.syntax) {
             let is_free = |block: &Block| marks.is_unknown(block.place) && marks.claim(block.place);
@@ -624,13 +626,13 @@ fn row((kind, counted): (&SharedKind, &Counted)) -> Row {
     Row { kind: kind.address, flags: kind.flags, live: counted.live, idle: counted.idle, owned }
 }
 
-/// Return the bytes that are read of a block.
+/// Return the first bytes of a block, as many as a census reads.
 fn head_of<'a>(heaps: &Heaps<'_>, block: &Block, head: &'a mut [u8; HEAD]) -> &'a [u8] {
     let got = heaps.space.fill(block.address, &mut head[..HEAD.min(block.size as usize)]);
     &head[..got]
 }
 
-/// Stop counting those blocks as objects that look like objects but are buffers.
+/// Correct the sums for blocks that look like objects but are buffers: these blocks no longer count as objects.
 fn settle_contested(heaps: &Heaps<'_>, contested: &[Block], layout: &TypeLayout, sums: &mut Sums) {
     let mut types = Types::new(*heaps, layout);
     for block in contested {
@@ -645,7 +647,8 @@ fn settle_contested(heaps: &Heaps<'_>, contested: &[Block], layout: &TypeLayout,
 }
 
 /// Return the object in each block `(user address, size, address inside it)`, as `(object address, type address,
-/// alive)` or None. In a block with many objects, return the one at the address inside, else the first living one.
+/// alive)`, or None. In a block with many objects, return the object at the address inside, or else the first living
+/// object.
 pub fn objects_in(heaps: Heaps<'_>, layout: &TypeLayout, blocks: &[(u64, u64, u64)]) -> Vec<Option<(u64, u64, bool)>> {
     let mut types = Types::new(heaps, layout);
     let mut window = Window::new(heaps.space, u64::MAX);

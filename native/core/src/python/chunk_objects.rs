@@ -1,4 +1,4 @@
-//! List chunks of malloc that hold objects of some types.
+//! List the chunks of malloc that contain objects of given types.
 
 use crate::allocators::block::Block;
 use crate::allocators::glibc::chunks::State;
@@ -11,7 +11,7 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::{Control, Watcher};
 use std::collections::HashSet;
 
-/// Finds live objects of some types in chunks.
+/// A visitor that finds live objects of given types in chunks.
 struct Looker<'a> {
     heaps: Heaps<'a>,
     wanted: &'a Wanted,
@@ -34,7 +34,8 @@ impl Visitor for Looker<'_> {
     }
 }
 
-/// List the used chunks that pass the filter and look like live objects of one of the types at `kinds`, in no order.
+/// List the used chunks that pass the filter and look like live objects of one of the types at the addresses `kinds`.
+/// The chunks are in no order.
 pub fn list_objects(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

@@ -5,13 +5,13 @@ use gdbheap_access::bytes::{u32_at, u64_at};
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::space::Space;
 
-/// The rule for the extent of a numpy array's items. In the object, `at` is the offset of the number of dimensions (32
-/// bits), `unit` that of the pointer to the dimensions, `more` that of the pointer to the strides.
+/// The rule for the extent of the items of a numpy array. Offsets in the array object: `at` of the number of dimensions
+/// (32 bits), `unit` of the pointer to the dimensions, `more` of the pointer to the strides.
 pub(crate) const STRIDES: u8 = 5;
-/// The offset of descr in PyArrayObject_fields.
+/// The offset of the field `descr` in PyArrayObject_fields.
 const DESCR: u64 = 56;
 
-/// A claim with its offsets counted from the start of the block.
+/// A claim whose offsets are counted from the start of the block.
 #[derive(Clone, Copy)]
 pub(crate) struct PlacedClaim {
     pub(crate) at: usize,
@@ -21,7 +21,7 @@ pub(crate) struct PlacedClaim {
     pub(crate) high: u32,
     pub(crate) role: u8,
     pub(crate) follow: i32,
-    /// The offset of the pointer to the last block of a chain; usize::MAX if there is no such field.
+    /// The offset of the pointer to the last block of a chain; usize::MAX if the object has no such field.
     pub(crate) last_at: usize,
     pub(crate) contents: u32,
     pub(crate) count_at: i64,
@@ -38,7 +38,8 @@ impl PlacedClaim {
     }
 }
 
-/// Return the pointer in a claim's field, if the field lies in the block and its condition holds.
+/// Return the pointer in the field of a claim; None if the field lies outside the block, or if the claim's condition
+/// does not hold.
 #[inline(always)]
 pub(crate) fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, size: u64, head: &[u8]) -> Option<u64> {
     if claim.mask != 0 && !(claim.low..=claim.high).contains(&(u32_at(head, claim.test_at) & claim.mask)) {
@@ -46,21 +47,22 @@ pub(crate) fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, 
     }
     let pointer = match head.get(claim.at..claim.at + 8) {
         Some(bytes) => u64_at(bytes, 0),
-        // Only types have such fields beyond the bytes that are read of each chunk.
+        // Only type objects have such fields beyond the first bytes of a chunk, which were read.
         None if claim.at as u64 + 8 <= size => space.word(address + claim.at as u64).ok()?,
         None => return None,
     };
     Some(pointer).filter(|pointer| *pointer >= LOWEST)
 }
 
-/// Return PyArray_Descr.kind, a letter, of numpy's array at `object`: the byte after the head and a pointer.
+/// Return the field `kind` of the PyArray_Descr of the numpy array at `object`. It is a letter, in the byte after the
+/// head and a pointer.
 pub(crate) fn array_kind(space: &Space, layout: &TypeLayout, object: u64) -> Option<u8> {
     let mut byte = [0];
     let descr = space.word(object.wrapping_add(DESCR)).ok()?;
     space.exact(descr.wrapping_add(layout.head() + 8), &mut byte).ok().map(|()| byte[0])
 }
 
-/// Return whether items of this kind are numbers, times or characters, whatever they look like.
+/// Return whether items of this kind are numbers, times or characters, even if they look like pointers.
 pub(crate) fn is_of_numbers(kind: u8) -> bool {
     b"biufcmMSU".contains(&kind)
 }

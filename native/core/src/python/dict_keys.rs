@@ -1,13 +1,13 @@
-//! The table of a dict, or of another container of hashed entries, according to its own head.
+//! Measure the table of a dict, or of another container of hashed entries, from the head of the table.
 
 use gdbheap_access::bytes::word_at;
 
 pub(crate) const MAX_SLOTS: u64 = 1 << 40;
-/// Slots of the smallest table (dictobject.c: PyDict_MINSIZE).
+/// The number of slots of the smallest table (dictobject.c: PyDict_MINSIZE).
 pub(crate) const MIN_SLOTS: u64 = 8;
 
-/// Offsets in a table's head: of the number of its slots (or -1), or of the number's logarithm; of the indices of
-/// entries; and (or -1) of the table's kind, which is 0 if entries hold a hash.
+/// Offsets in the head of a table: of the number of its slots (or -1), or of the number's logarithm; of the indices of
+/// entries; and (or -1) of the kind of the table, which is 0 if entries contain a hash.
 #[derive(Clone, Copy, Debug)]
 pub struct TableHead {
     pub slots_at: i64,
@@ -17,7 +17,7 @@ pub struct TableHead {
 }
 
 impl TableHead {
-    /// Return the number of slots of the table that begins with `own`; None if the head is cut off.
+    /// Return the number of slots of the table that begins with the bytes `own`; None if the head is cut off.
     pub(crate) fn slots(&self, own: &[u8]) -> Option<u64> {
         if let Some(at) = optional(self.slots_at) {
             return word_at(own, at);
@@ -26,20 +26,21 @@ impl TableHead {
         1u64.checked_shl(log2.into())
     }
 
-    /// Return the bytes of the table that begins with `own`, as dictobject.c's _PyDict_KeysSize() does. None for an
-    /// impossible head.
+    /// Return the size in bytes of the table that begins with the bytes `own`, as _PyDict_KeysSize() in dictobject.c
+    /// computes it. None for an impossible head.
     pub(crate) fn size(&self, own: &[u8]) -> Option<u64> {
         let slots = self.slots(own).filter(is_possible)?;
         let (first, step) = self.entries(own, slots)?;
         Some(first + usable(slots) * step)
     }
 
-    /// Return how many entries fit into the table that begins with `own`.
+    /// Return how many entries fit into the table that begins with the bytes `own`.
     pub(crate) fn room(&self, own: &[u8]) -> Option<u64> {
         self.slots(own).filter(is_possible).map(usable)
     }
 
-    /// Return the offset of the first entry, and the distance from one entry to the next; None if the kind is cut off.
+    /// Return the offset of the first entry, and the distance from one entry to the next; None if the kind of the table
+    /// is cut off.
     pub(crate) fn entries(&self, own: &[u8], slots: u64) -> Option<(u64, u64)> {
         let kind = match optional(self.kind_at) {
             Some(at) => *own.get(at)?,
@@ -61,7 +62,7 @@ pub(crate) fn usable(slots: u64) -> u64 {
 pub(crate) const HASHED: u64 = 24;
 const PAIR: u64 = 16;
 
-/// Return the bytes of an index in a dict's keys with that many slots.
+/// Return the size in bytes of an index in the keys of a dict with this many slots.
 pub(crate) fn index_width(slots: u64) -> u64 {
     match slots {
         0..=0xFF => 1,
@@ -71,7 +72,7 @@ pub(crate) fn index_width(slots: u64) -> u64 {
     }
 }
 
-/// Return an offset; None for -1.
+/// Convert an offset that the caller gave; -1 becomes None.
 pub(crate) fn optional(offset: i64) -> Option<usize> {
     usize::try_from(offset).ok()
 }

@@ -1,4 +1,4 @@
-//! Estimate all objects from a sample of blocks.
+//! Estimate the number and the bytes of all objects from a sample of blocks.
 
 use crate::allocators::heaps::Heaps;
 use crate::allocators::sample::visit_sample;
@@ -15,12 +15,13 @@ pub struct Estimate {
     pub kind: u64,
     pub live: u64,
     pub bytes: u64,
-    /// Objects on free lists, and their bytes.
+    /// The number of objects on free lists, and (`idle_bytes`) their bytes.
     pub idle: u64,
     pub idle_bytes: u64,
 }
 
-/// Estimate all objects in blocks of at most 512 bytes, from a sample of at most `most` pools of each size.
+/// Estimate the numbers and bytes of all objects in blocks of at most 512 bytes, from a sample of at most `most` pools
+/// of each size.
 pub fn estimate_types(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

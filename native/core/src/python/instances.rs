@@ -1,4 +1,5 @@
-//! Single Python objects: the instances of some types, and the sizes that objects requested from their size classes.
+//! List single Python objects: the instances of given types, and the sizes that objects requested from their size
+//! classes.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -15,10 +16,11 @@ use gdbheap_access::work::{Control, Watcher};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::str::FromStr;
 
-/// An object's address, its type's address, the size of its block, and the size of the blocks that its fields own.
+/// An object: its address, the address of its type, the size of its block, and the total size of the blocks that its
+/// fields own.
 pub type Instance = (u64, u64, u64, u64);
 
-/// Return the bytes of the blocks that the fields of the object in a block own.
+/// Return the total size in bytes of the blocks that the fields of the object in a block own.
 fn buffers(heaps: &Heaps<'_>, kind: &Kind, address: u64, size: u64, head: &[u8]) -> u64 {
     let mut blocks: Vec<(u64, u64)> = Vec::new();
     for claim in &kind.claims {
@@ -33,7 +35,7 @@ fn buffers(heaps: &Heaps<'_>, kind: &Kind, address: u64, size: u64, head: &[u8])
     blocks.iter().map(|(_, size)| size).sum()
 }
 
-/// The order of a list of objects.
+/// The order of a list of objects, by a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Order {
     Together,
@@ -59,7 +61,7 @@ impl FromStr for Order {
 }
 
 impl Order {
-    /// Return the sort key. `kinds`: the positions of types' names in alphabetical order.
+    /// Return the sort key of an object. `kinds`: for each type, the position of its name in alphabetical order.
     fn key(self, (address, kind, size, buffers): &Instance, kinds: &HashMap<u64, u32>) -> (u64, u64, u64) {
         match self {
             Order::Together => (!(size + buffers), *address, 0),
@@ -71,7 +73,7 @@ impl Order {
     }
 }
 
-/// The count of objects, their bytes, and the bytes of their buffers.
+/// The number of objects, the bytes of their blocks, and the bytes of their buffers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Instances {
     pub count: u64,
@@ -86,13 +88,13 @@ impl Instances {
     }
 }
 
-/// Collects the wanted instances, the first `top` of them.
+/// A visitor that counts the wanted instances and collects the first `top` of them.
 struct Collector<'a> {
     heaps: Heaps<'a>,
-    /// Blocks that only look like objects, by user address.
+    /// The user addresses of blocks that only look like objects.
     without: &'a HashSet<u64>,
     types: Types<'a>,
-    /// The wanted types, with the positions of their names in alphabetical order.
+    /// The wanted types, each with the position of its name in alphabetical order.
     kinds: &'a HashMap<u64, u32>,
     order: Order,
     rows: Firsts<Instance>,
@@ -114,17 +116,17 @@ impl Visitor for Collector<'_> {
     }
 }
 
-/// Which objects to list.
+/// The objects to list, and the order of the list.
 pub struct WantedInstances {
-    /// Types, each with the position of its name in alphabetical order.
+    /// The types of the objects, each with the position of its name in alphabetical order.
     pub kinds: HashMap<u64, u32>,
-    /// Blocks that only look like objects, by user address.
+    /// The user addresses of blocks that only look like objects.
     pub without: HashSet<u64>,
     pub order: Order,
     pub top: Option<usize>,
 }
 
-/// Return the count of live objects of the wanted types, and the first of them in order.
+/// Return the count of live objects of the wanted types, and the first of these objects in the given order.
 pub fn list_instances(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -151,14 +153,15 @@ pub fn list_instances(
     Ok((first.all, first.rows.finish(|row| order.key(row, kinds))))
 }
 
-/// Sums for each size class: objects whose size is known, and the bytes that they requested.
+/// A visitor that adds up, for each size class, the number of objects whose size is known, and the bytes that they
+/// requested.
 struct Asker<'a> {
     space: &'a Space,
     without: &'a HashSet<u64>,
     types: Types<'a>,
     sizing: &'a Sizing,
-    /// For each type, by its number: None until the type was read, then its sizes; the inner None means that they
-    /// cannot be read.
+    /// For each type, by its number: None until the type is read, and then the sizes of the type; the inner None means
+    /// that these cannot be read.
     measures: Vec<Option<Option<Measure>>>,
     rows: BTreeMap<u64, (u64, u64)>,
 }
@@ -177,7 +180,7 @@ impl Visitor for Asker<'_> {
         let measured = || Measure::of(self.space, self.types.layout, kind.address);
         let measure = *self.measures[number].get_or_insert_with(measured);
         let asked = measure.and_then(|measure| asked_bytes(kind, measure, self.sizing, head));
-        // A size larger than the block is invalid.
+        // A size that is larger than the block is invalid.
         if let Some(asked) = asked.filter(|asked| *asked <= size) {
             let row = self.rows.entry(size).or_default();
             *row = (row.0 + 1, row.1 + asked);
@@ -186,8 +189,9 @@ impl Visitor for Asker<'_> {
     }
 }
 
-/// Return `(block size, objects of known size, bytes that these objects requested)` of each size class, by size, in
-/// stores that keep equal blocks together. `without`: blocks that only look like objects.
+/// Return `(block size, objects of known size, bytes that these objects requested)` of each size class, by ascending
+/// size. Only stores that keep equal blocks together are examined. `without`: the user addresses of blocks that only
+/// look like objects.
 pub fn asked_sizes(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

@@ -1,23 +1,24 @@
-//! The layout of one interpreter's objects: the fields of types, what precedes an object, and which fields own blocks.
+//! The layout of the objects of one interpreter: the fields of types, the bytes that precede an object, and the fields
+//! that own blocks.
 
 use gdbheap_access::bytes::{u64_at, word_at};
 use gdbheap_access::memory::space::Space;
 
-/// CPython Python/pyarena.c: DEFAULT_BLOCK_SIZE.
+/// The least size in bytes of a block with a syntax tree (CPython Python/pyarena.c: DEFAULT_BLOCK_SIZE).
 const MIN_SYNTAX: u64 = 8192;
 
-/// How to compute the size of a buffer: `rule`, and its parameters.
+/// The rule for computing the size of a buffer: `rule`, and the parameters of the rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     pub rule: u8,
-    /// An offset from the object; -1: there is none.
+    /// An offset in the object; -1: no offset.
     pub at: i64,
     pub unit: u64,
     pub more: u64,
 }
 
-/// A pointer field that owns a block, at `offset` from the object. It counts only if the 32 bits at `test` from the
-/// object, masked, are `low` to `high` (a mask of zero: always).
+/// A pointer field that owns a block, at `offset` in the object. The pointer counts only if the 32 bits at the offset
+/// `test` in the object, masked, are in the range from `low` to `high` (if the mask is zero, it always counts).
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
     pub offset: i64,
@@ -25,26 +26,28 @@ pub struct Claim {
     pub mask: u32,
     pub low: u32,
     pub high: u32,
-    /// The role of the block for its owner, an index into the caller's names.
+    /// The role of the block for its owner: an index into the caller's list of names.
     pub role: u8,
-    /// What in the block leads to further blocks: NOTHING, ALL its words, or the word at this offset, a link to the
-    /// next block.
+    /// The words in the block that point to further blocks: NOTHING, ALL its words, or the word at this offset, which
+    /// is a link to the next block.
     pub follow: i32,
-    /// The offset in the owner of a pointer to the last block of such a chain; 0: the last link is 0.
+    /// The offset in the owner of a pointer to the last block of such a chain; 0 if there is none, and then the last
+    /// link is 0.
     pub last: i64,
-    /// The kind of references in the block (graph/shapes.rs), and the offset in the owner of the number of references;
-    /// -1 if there is none.
+    /// The kind of references in the block (graph/shapes.rs); and (`count_at`) the offset in the owner of the number of
+    /// references, or -1 if there is none.
     pub contents: u32,
     pub count_at: i64,
-    /// How to compute the size of the block.
+    /// The rule for computing the size of the block.
     pub extent: Extent,
 }
 
 pub(crate) const NOTHING: i32 = -1;
-/// A value of `follow`. The claim holds only if the block begins at the pointer and does not look like an object.
+/// A value of `follow`. The claim holds only if a block begins at the pointer and does not look like an object.
 pub(crate) const CLAIM: i32 = -3;
 
-/// Types that own blocks by the same fields, selected by a bit of `tp_flags` or by the name of a static base type.
+/// Types that own blocks through the same fields. They are selected by a bit of `tp_flags`, or by the name of a static
+/// base type.
 #[derive(Clone, Debug)]
 pub struct Family {
     pub flags: u64,
@@ -52,10 +55,10 @@ pub struct Family {
     pub claims: Vec<Claim>,
 }
 
-/// The layout of `PyTypeObject` and of what precedes an object in its block, as the caller knows it.
+/// The layout of `PyTypeObject` and of the bytes that precede an object in its block, as the caller knows it.
 #[derive(Clone, Debug, Default)]
 pub struct TypeLayout {
-    /// The offset of the count: 0, or 16 if two links precede it (Py_TRACE_REFS).
+    /// The offset of the reference count: 0, or 16 if two links precede it (Py_TRACE_REFS).
     pub ob_refcnt: u64,
     pub ob_type: u64,
     pub tp_name: u64,
@@ -63,71 +66,71 @@ pub struct TypeLayout {
     pub tp_itemsize: u64,
     pub tp_flags: u64,
     pub tp_base: u64,
-    /// The least size of a heap type's chunk.
+    /// The least size in bytes of a chunk that contains a heap type.
     pub smallest_heap_type: u64,
     pub flag_gc: u64,
     pub flag_type_subclass: u64,
-    /// Bytes that debug hooks put before every allocation.
+    /// The number of bytes that debug hooks put before every allocation.
     pub hook: u64,
-    /// Bytes of PyGC_Head.
+    /// The size of PyGC_Head in bytes.
     pub gc_head: u64,
-    /// If a type has any of these flags, its objects have `pre_header` more bytes before them.
+    /// Flags of types. The objects of a type with any of these flags have `pre_header` more bytes before them.
     pub flags_pre_header: u64,
     pub pre_header: u64,
-    /// A flag whose types' objects may be smaller than tp_basicsize (compact str).
+    /// The flag of types whose objects may be smaller than tp_basicsize (compact str).
     pub flag_no_minimum: u64,
-    /// Flags of types whose objects begin with plain numbers: ints, strings, bytes.
+    /// The flags of types whose objects begin with plain numbers: ints, strings, bytes.
     pub flags_plain: u64,
-    /// Static types whose objects may lack their last fields: (tp_name, least bytes).
+    /// Static types whose objects may lack their last fields: (tp_name, least size in bytes).
     pub shortened: Vec<(String, u64)>,
-    /// Where a module has the size of its state: offsets to follow from the module; the last one is the offset of the
-    /// size.
+    /// The way from a module to the size of its state: offsets to follow from the module. The last one is the offset of
+    /// the size.
     pub state_size: Vec<u64>,
     pub slab: Option<Slab>,
     pub families: Vec<Family>,
     pub tp_dealloc: u64,
-    /// The deallocator of classes made by a class statement: such a class adds no fields written in C.
+    /// The deallocator of classes that a class statement made. Such a class adds no fields that are written in C.
     pub class_dealloc: u64,
-    /// Names of types whose fields hold only objects, plain values and what `families` describes.
+    /// The names of types whose fields contain only objects, plain values and what `families` describes.
     pub closed: Vec<String>,
-    /// The role of a block that was reached by following pointers.
+    /// The role of a block that was reached by following pointers from another block.
     pub reached_role: u8,
-    /// Names of types whose own name cannot be read.
+    /// The names of types whose own name cannot be read, by the address of the type.
     pub names: Vec<(u64, String)>,
-    /// [start, end) of the writable data of loaded objects.
+    /// The ranges [start, end) of the writable data of loaded objects.
     pub data: Vec<(u64, u64)>,
-    /// Ranges that are not walked, ascending, in which objects may lie; set only while objects in such ranges are
-    /// looked for.
+    /// Ranges that are not walked, ascending, in which objects may lie. They are set only while objects in such ranges
+    /// are searched.
     pub unwalked: Vec<(u64, u64)>,
 }
 
-/// The layout of blocks with many objects: `block` requested bytes, `header` of them before the first object, `item`
-/// bytes for each object.
+/// The layout of blocks with many objects. `block`: the requested size in bytes; `header`: the bytes before the first
+/// object; `item`: the bytes of each object.
 #[derive(Clone, Debug)]
 pub struct Slab {
     pub block: u64,
     pub header: u64,
     pub item: u64,
-    /// The types, by tp_name.
+    /// The types of these objects, by tp_name.
     pub names: Vec<String>,
 }
 
 const PLAIN_TYPE: u64 = 8;
 
 impl TypeLayout {
-    /// Return the size of an object's head: its count, its type, and in some builds more.
+    /// Return the size of an object's head: the reference count, the type, and in some builds more fields.
     pub(crate) fn head(&self) -> u64 {
         self.ob_type + 8
     }
 
-    /// Return the size of a module's state. The block is larger, and may hold stale words of its last user after the
-    /// state. None if the release has no such field, or it cannot be read.
+    /// Return the size of a module's state. The block is larger, and may contain stale words of its last user after the
+    /// state. None if the release has no field for the size, or if the field cannot be read.
     pub(crate) fn state_bytes(&self, space: &Space, module: u64) -> Option<u64> {
         let step = |at: u64, offset: &u64| space.word(at.wrapping_add(*offset)).ok();
         (!self.state_size.is_empty()).then(|| self.state_size.iter().try_fold(module, step)).flatten()
     }
 
-    /// Return whether objects begin with their count and their type, and nothing else.
+    /// Return whether the head of an object consists only of the reference count and the type.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
         self.ob_type == PLAIN_TYPE
@@ -140,15 +143,16 @@ impl TypeLayout {
         self.ob_type != self.ob_refcnt + 8
     }
 
-    /// Return whether `pointer` is the beginning of the requested bytes of a block: after the debug hook, or after a
-    /// second one that malloc's domain adds.
+    /// Return whether `pointer` is the start of the requested bytes of a block: after the debug hook, or after a second
+    /// debug hook that malloc's domain adds.
     pub(crate) fn begins_at(&self, block: u64, pointer: u64) -> bool {
         let inside = pointer.wrapping_sub(block);
         inside == self.hook || inside == 2 * self.hook
     }
 
-    /// Return how many bytes precede the debug hook of an object: a request above 512 bytes goes on to malloc, which
-    /// has a hook too. A hook is the size, a letter for the domain (r is malloc's), and the same byte seven times.
+    /// Return how many bytes precede the debug hook of an object. A request above 512 bytes goes on to malloc, which
+    /// has a debug hook too. A hook consists of the size, a letter for the domain (r is malloc's), and the same byte
+    /// seven times.
     #[inline(always)]
     pub(crate) fn outer_hook(&self, head: &[u8]) -> usize {
         if self.hook == 0 || head.len() < 2 * self.hook as usize {
@@ -161,9 +165,9 @@ impl TypeLayout {
         0
     }
 
-    /// Return whether this is a block of a PyArena, in which a syntax tree lies, such as that of a running main script.
-    /// Such a block begins with the usable size, the used size, a pointer to the next block, and the address of its
-    /// memory, which follows right after (CPython Python/pyarena.c).
+    /// Return whether this is a block of a PyArena, which contains a syntax tree, such as that of a running main
+    /// script. Such a block begins with its usable size, its used size, a pointer to the next block, and the address of
+    /// its memory, which follows right after these words (CPython Python/pyarena.c).
     #[inline(always)]
     pub(crate) fn is_syntax(&self, address: u64, size: u64, head: &[u8]) -> bool {
         size > MIN_SYNTAX && self.has_arena_head(address, size, head)

@@ -1,4 +1,4 @@
-//! A few bits for each block of a target: which blocks are objects, and which are owned.
+//! A few bits for each block of a target: whether it looks like an object, and whether it is claimed.
 
 use crate::allocators::block::{Block, GroupBits, Place};
 use crate::allocators::heaps::Heaps;
@@ -7,11 +7,11 @@ use crate::bits::SharedBits;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The marks of the blocks of one store, by their numbers.
+/// The marks of the blocks of one store, by the blocks' numbers.
 struct Noted {
     claims: SharedBits,
     objects: SharedBits,
-    /// The used blocks that do not look like objects; None unless only a walk finds the used blocks.
+    /// The used blocks that do not look like objects; None if the store itself knows its used blocks.
     others: Option<SharedBits>,
 }
 
@@ -37,14 +37,14 @@ impl Noted {
     }
 }
 
-/// The marks of all blocks; several threads set them at once.
+/// The marks of all blocks. Several threads may set them at the same time.
 pub(crate) struct Marks<'a> {
     heaps: Heaps<'a>,
     noted: Vec<Noted>,
 }
 
 impl<'a> Marks<'a> {
-    /// Make marks; None if memory does not suffice for a bit for each possible block.
+    /// Make empty marks; None if memory does not suffice for a bit for each possible block.
     pub(crate) fn new(heaps: Heaps<'a>) -> Option<Marks<'a>> {
         let noted = heaps.stores.iter().map(Noted::new).collect::<Option<Vec<_>>>()?;
         Some(Marks { heaps, noted })
@@ -55,13 +55,14 @@ impl<'a> Marks<'a> {
         &self.noted[place.store as usize]
     }
 
-    /// Claim a block for an owner. Return true only for the first claim.
+    /// Claim a block for an owner. Return true only for the first claim of the block.
     #[inline]
     pub(crate) fn claim(&self, place: Place) -> bool {
         self.of(place).claims.claim(place.number)
     }
 
-    /// Return blocks that are claimed although they are free: a field may still point to a block that was just freed.
+    /// Return the blocks that are claimed although they are free. This happens because a field may still point to a
+    /// block that was just freed.
     pub(crate) fn claimed_but_free(&self) -> Vec<Place> {
         let mut found = Vec::new();
         for (noted, store) in self.noted.iter().zip(0..) {
@@ -81,7 +82,7 @@ impl<'a> Marks<'a> {
         self.of(place).objects.claim(place.number);
     }
 
-    /// Mark the blocks of a group, numbered from `first`. Only one thread may do so for a group.
+    /// Mark the blocks of a group, which are numbered from `first` on. Only one thread may do so for the same group.
     #[inline]
     pub(crate) fn note_group(&self, first: Place, used: &GroupBits, objects: &GroupBits) {
         let noted = self.of(first);
@@ -98,7 +99,7 @@ impl<'a> Marks<'a> {
         self.of(place).is_unknown(place.number)
     }
 
-    /// Return the `most` largest unknown blocks, largest first: `(user address, size)`.
+    /// Return the `most` largest blocks that are unknown (see `is_unknown`), largest first, as `(user address, size)`.
     pub(crate) fn largest_unknown(&self, most: usize) -> Vec<(u64, u64)> {
         let mut kept = Largest { most, heap: BinaryHeap::new() };
         for (store, noted) in self.heaps.stores.iter().zip(&self.noted) {
@@ -126,7 +127,7 @@ impl<'a> Marks<'a> {
     }
 }
 
-/// The largest blocks seen so far; of equal ones those with lower addresses are kept.
+/// The largest blocks that were seen so far. Of blocks with equal sizes, those with lower addresses are kept.
 struct Largest {
     most: usize,
     heap: BinaryHeap<Reverse<(u64, Reverse<u64>)>>,

@@ -1,4 +1,4 @@
-//! The blocks of a CPython process: objects of types, and the blocks that objects own.
+//! The blocks of a CPython process: the objects, their types, and the blocks that objects own.
 #![forbid(unsafe_code)]
 
 pub(crate) mod census;

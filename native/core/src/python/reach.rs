@@ -1,6 +1,6 @@
-//! Follow chains of buffers: the blocks of a deque, the nodes of an OrderedDict. Each block links to the next one, at
-//! an offset that its owner's layout gives. Blocks that no layout describes are assigned by the graph
-//! (graph/owning.rs).
+//! Follow chains of buffers, such as the blocks of a deque or the nodes of an OrderedDict. Each block of a chain has a
+//! link to the next block, at an offset that the layout of the owner gives. Blocks that no layout describes are
+//! assigned by the graph (graph/owning.rs).
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -8,29 +8,31 @@ use crate::python::marks::Marks;
 use gdbheap_access::error::Cancelled;
 use gdbheap_access::work::{Steps, Watcher};
 
-/// A link at `at`, in a field of an object or a word of one of its buffers, to a block that also belongs to the object.
+/// A link to a block of an object. It is the word at `at`, in a field of the object or in one of its buffers, and the
+/// block to which it points also belongs to the object.
 #[derive(Clone, Copy)]
 pub(crate) struct Link {
     pub(crate) at: u64,
-    /// The number of the object's type, and the object's address.
+    /// The number of the type of the object that owns the block; and (`holder`) the address of this object.
     pub(crate) owner: u32,
     pub(crate) holder: u64,
-    /// The offset of the next link in each block; negative: the chain ends there.
+    /// The offset, in each block of the chain, of the link to the next block. If it is negative, the chain ends with
+    /// the first block.
     pub(crate) follow: i32,
-    /// The role of the blocks for their owner.
+    /// The role of the blocks of the chain for their owner.
     pub(crate) role: u8,
-    /// The last block of the chain; 0 if unknown.
+    /// The address of the last block of the chain; 0 if it is unknown.
     pub(crate) last: u64,
 }
 
-/// A block that was reached, with the link that led to it.
+/// A block that was reached, with the link that points to it.
 #[derive(Clone, Copy)]
 pub(crate) struct Reached {
     pub(crate) block: Block,
     pub(crate) link: Link,
 }
 
-/// Return the blocks of all chains. Each belongs to the first chain that reaches it.
+/// Return the blocks of all chains. Each block belongs to the first chain that reaches it.
 pub(crate) fn follow_links(
     watcher: &dyn Watcher,
     heaps: &Heaps<'_>,
@@ -48,10 +50,10 @@ pub(crate) fn follow_links(
     Ok(found)
 }
 
-/// Claim the block to which a link leads. Return the link in it, if the chain goes on.
+/// Claim the block to which a link points. Return the link in this block if the chain goes on.
 fn step(heaps: &Heaps<'_>, marks: &Marks<'_>, link: Link, found: &mut Vec<Reached>) -> Option<Link> {
     let pointer = heaps.space.word(link.at).ok()?;
-    // A link points to the start of a block, or nowhere.
+    // A valid link points to the start of a block. Any other link points nowhere.
     let block = heaps.block_at(pointer).filter(|block| block.address == pointer && marks.is_unknown(block.place))?;
     if !marks.claim(block.place) {
         return None;
@@ -72,7 +74,7 @@ mod tests {
     use gdbheap_access::testing::{Cancelling, Unwatched};
     use gdbheap_access::work::Watcher;
 
-    /// Return how many blocks `owners` owners reach, which all link to the first block.
+    /// Return how many blocks `owners` owners reach together, if all of them link to the first block.
     fn reached(watcher: &dyn Watcher, blocks: u64, owners: u32) -> Result<usize, Cancelled> {
         let (space, stores) = linked(64, 0, blocks, 1);
         let heaps = Heaps { space: &space, stores: &stores };

@@ -1,32 +1,33 @@
-//! The sizes of objects, computed from their own fields.
+//! Compute the sizes of objects from the objects' own fields.
 
 use crate::python::layout::TypeLayout;
 use crate::python::types::Kind;
 use gdbheap_access::bytes::{half_at, word_at};
 use gdbheap_access::memory::space::Space;
 
-/// The fields that give an object's size, in addition to `tp_basicsize` and `tp_itemsize`.
+/// The fields that determine the size of an object, in addition to `tp_basicsize` and `tp_itemsize`.
 #[derive(Clone, Debug, Default)]
 pub struct Sizing {
     pub ob_size: u64,
-    /// Whether an int's word at `ob_size` is a tag that holds the number of digits above three bits.
+    /// Whether the word of an int at `ob_size` is a tag: its bits above the lowest three are the number of digits.
     pub tagged: bool,
     pub flag_int: u64,
     pub flag_str: u64,
     pub str_length: u64,
     pub str_state: u64,
-    /// How many more bits than usual precede the kind of a str in its state: usually only two bits precede it.
+    /// The number of additional bits before the kind of a str in its state. Without them, two bits precede the kind.
     pub str_state_shift: u32,
     pub sizeof_ascii: u64,
     pub sizeof_compact: u64,
-    /// A flag of types whose objects are followed by the values of their attributes; 0 if there is no such flag.
+    /// The flag of types whose objects are followed by the values of their attributes; 0 if the release has no such
+    /// flag.
     pub flag_inline: u64,
 }
 
 pub(crate) const STR_COMPACT: u32 = 1 << 5;
 pub(crate) const STR_ASCII: u32 = 1 << 6;
 
-/// The sizes in a type that determine the size of its objects.
+/// The sizes in a type object that determine the size of the type's objects.
 #[derive(Clone, Copy)]
 pub(crate) struct Measure {
     pub(crate) basic: u64,
@@ -34,15 +35,15 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// Read the sizes from the type at `address`; None if it cannot be read.
+    /// Read the sizes from the type at `address`; None if the type cannot be read.
     pub(crate) fn of(space: &Space, layout: &TypeLayout, address: u64) -> Option<Measure> {
         let word = |at: u64| space.word(address.wrapping_add(at)).ok();
         Some(Measure { basic: word(layout.tp_basicsize)?, item: word(layout.tp_itemsize)? })
     }
 }
 
-/// Return the bytes that were requested for the block of an object, if its fields give them. `head`: its first bytes.
-/// None also if the size field is cut off.
+/// Return the number of bytes that were requested for the block of an object; None if the fields of the object do not
+/// tell, or if the field of the size is cut off. `head`: the first bytes of the object.
 pub(crate) fn asked_bytes(kind: &Kind, measure: Measure, sizing: &Sizing, head: &[u8]) -> Option<u64> {
     let word = |offset: u64| word_at(head, (kind.pre + offset) as usize);
     if kind.flags & sizing.flag_str != 0 {
@@ -62,7 +63,8 @@ pub(crate) fn asked_bytes(kind: &Kind, measure: Measure, sizing: &Sizing, head: 
     };
     let behind = kind.pre + measure.basic;
     let inline = match kind.flags & sizing.flag_inline != 0 {
-        // struct PyDictValues: four bytes, padded to eight; the values; a byte for each value, padded to eight.
+        // The layout of struct PyDictValues is: four bytes, padded to eight; the values; a byte for each value, padded
+        // to eight.
         true => {
             8 + u64::from(*head.get(behind as usize)?) * 8 + u64::from(*head.get(behind as usize)?).next_multiple_of(8)
         }

@@ -1,14 +1,16 @@
-//! Objects of which many share one of malloc's blocks: `int` and `float` of Python 2 (`PyIntBlock`, `PyFloatBlock`).
+//! Objects of which many share one of malloc's blocks, a slab: `int` and `float` of Python 2 (`PyIntBlock`,
+//! `PyFloatBlock`).
 //!
-//! Such a block is a pointer to the next one, then objects without gaps. A free object has the next free one in place
-//! of its type. So the whole block can be checked: each place has either an object of the block's type, or such a link.
+//! A slab begins with a pointer to the next slab; then the objects follow without gaps. A free object has a pointer to
+//! the next free object instead of a pointer to its type. So the whole slab can be checked: each place has either an
+//! object of the slab's type, or such a pointer.
 
 use crate::python::counts::LARGEST_COUNT;
 use crate::python::layout::Slab;
 use crate::python::types::Types;
 use gdbheap_access::bytes::u64_at;
 
-/// The content of a block of many objects: the number of their type, a bit for each place with a living object, and the
+/// The content of a slab: the number of the type of its objects, a bit for each place with a living object, and the
 /// number of places.
 #[derive(Clone, Copy)]
 pub(crate) struct Filled {
@@ -18,24 +20,24 @@ pub(crate) struct Filled {
     pub(crate) places: u64,
 }
 
-/// The bytes that debug hooks add to a request, in releases with such blocks.
+/// The number of bytes that debug hooks add to a request, in the releases that have slabs.
 const HOOKS: u64 = 32;
 const MAX_PLACES: u64 = 64;
-/// Sizes of chunks are multiples of this.
+/// The unit of chunk sizes in bytes: sizes are multiples of it.
 const UNIT: u64 = 16;
 
 impl Types<'_> {
-    /// Return whether a chunk of that size may be a block of many objects.
+    /// Return whether a chunk of this size may be a slab.
     pub(crate) fn is_slab_size(&self, chunk_size: u64) -> bool {
         let hooks = if self.layout.hook == 0 { 0 } else { HOOKS };
         self.layout.slab.as_ref().is_some_and(|slab| {
-            // A chunk may be up to 16 bytes larger than needed, if the rest would be too small for a chunk of its own.
+            // A chunk may be up to 16 bytes larger than needed, if the remainder was too small for a chunk of its own.
             let least = (slab.block + hooks + 8).next_multiple_of(UNIT);
             chunk_size >= least && chunk_size <= least + UNIT
         })
     }
 
-    /// Return the objects in the used chunk with the user address `address`; None if it is not a block of many objects.
+    /// Return the objects in the used chunk whose user address is `address`; None if the chunk is not a slab.
     pub(crate) fn slab_at(&mut self, address: u64, chunk_size: u64) -> Option<Filled> {
         let slab = self.layout.slab.as_ref()?;
         let hook = self.layout.hook;
@@ -66,8 +68,8 @@ impl Types<'_> {
         number.map(|number| Filled { first: address + hook + slab.header, number, alive, places })
     }
 
-    /// Return whether the used chunk is a block of many objects of which none is alive: each place links to another
-    /// place, except the last one of the free list. Other words in it are stale.
+    /// Return whether the used chunk is a slab in which no object is alive: each place links to another place, except
+    /// the last place of the free list. Other words in such a slab are stale.
     pub(crate) fn is_idle_slab(&self, address: u64, chunk_size: u64) -> bool {
         let Some(slab) = self.layout.slab.as_ref().filter(|_| self.is_slab_size(chunk_size)) else { return false };
         let mut bytes = vec![0; slab.block as usize];
@@ -83,7 +85,7 @@ impl Types<'_> {
             })
     }
 
-    /// Return whether an object of a block of many objects may begin at `address`.
+    /// Return whether an object of a slab may begin at `address`.
     fn is_place(&self, slab: &Slab, address: u64) -> bool {
         let Some((block, size)) = self.heaps.slot_at(address) else { return false };
         let first = block + self.layout.hook + slab.header;
@@ -100,7 +102,8 @@ impl Filled {
         u64::from(self.alive.count_ones())
     }
 
-    /// Return the object at `address`, else the first living one of the block: its address and whether it is alive.
+    /// Return the object at `address`, or else the first living object of the slab: its address, and whether it is
+    /// alive.
     pub(crate) fn object(&self, slab: &Slab, address: u64) -> (u64, bool) {
         let place =
             address.checked_sub(self.first).map(|inside| inside / slab.item).filter(|place| *place < self.places);

@@ -1,80 +1,86 @@
 //! Decide which words are references if the heap lies so low that any 32-bit number may be an address in it.
 //!
-//! Above 4 GiB hardly any word is the address of a block by accident. Below 4 GiB, reference counts of static objects,
-//! sizes, limits and floats may be one. A program that is linked at a fixed address has its heap there. So a low word
-//! of static data or of a stack counts as a reference only if something begins where it points, and if its neighbours
-//! are pointers too.
+//! Above 4 GiB, hardly any word is the address of a block by accident. Below 4 GiB, a reference count of a static
+//! object, a size, a limit or a float may have the same value as an address. The heap of a program that is linked at a
+//! fixed address lies there. So a low word in static data or on a stack counts as a reference only if something begins
+//! where it points, and if its neighbours are pointers too.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
 use crate::python::types::Types;
 use gdbheap_access::bytes::u64_at;
 
-/// Numbers of 32 bits are below this.
+/// The limit of numbers with 32 bits: all of them are smaller.
 pub(crate) const LOW: u64 = 1 << 32;
-/// Sizes, limits and short floats are multiples of this; addresses of blocks seldom are.
+/// The divisor of round numbers: sizes, limits and short floats are multiples of it. Addresses of blocks seldom are.
 pub(crate) const ROUND: u64 = 4 << 10;
 const WORD: u64 = 8;
-/// The most bits in addresses of programs.
+/// The largest number of bits of an address in a program. The bits above may be a tag.
 const TAG_SHIFT: u32 = 48;
-/// Tags are at most MAX_TAG, or, apart from the sign, at least FIRST_NAN as in quiet NaNs.
+/// The limits of tags: a tag is at most MAX_TAG or, apart from the sign, at least FIRST_NAN, as in quiet NaNs.
 const MAX_TAG: u64 = 0xFF;
 const FIRST_NAN: u64 = 0x7FF8;
 /// The number of words that are read on each side of a word.
 const NEIGHBOURS: usize = 4;
-/// Among this many pointers, a round number counts as a pointer too.
+/// The number of pointers among a word's neighbours from which a round number counts as a pointer too.
 const MANY_POINTERS: usize = 3;
-/// A smaller number does not show whether its neighbours are pointers.
+/// The number below which a neighbour does not show whether the words there are pointers.
 const SMALL: u64 = 1 << 16;
 const SMALL_NEGATIVE: u64 = (-1i64 << 31) as u64;
-/// The largest header that a program puts before the bytes that it requested from malloc.
+/// The largest size in bytes of a header that a program puts before the bytes that it needs in a block of malloc.
 const MAX_HEADER: u64 = 8;
-/// The most bytes by which a chunk is larger than the request.
+/// The largest number of bytes by which a chunk is larger than the request.
 const MAX_SLACK: u64 = 24;
+<<<<<<< HEAD
 /// The most bytes before an object in its block: the collector's head, managed attributes, and debug hooks.
 const MAX_PRE: u64 = 64;
 /// Words after an object's type that are plain in ints, strings and bytes: length, hash, state, digits.
+=======
+/// The number of words after an object's type that are plain numbers in ints, strings and bytes: length, hash, state,
+/// digits.
+>>>>>>> reading2
 const PLAIN_WORDS: u64 = 3;
 
-/// What a word outside the heaps is taken for.
+/// The meaning that is assumed for a word outside the heaps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sign {
     Reference,
-    /// A possible reference, which counts only after all certain ones.
+    /// The word may be a reference. It counts only after all certain references.
     Late,
-    /// Possibly a number: at most weak evidence about the block to which it points.
+    /// The word may be a number. It is at most weak evidence about the block to which it points.
     Stray,
     Nothing,
 }
 
-/// The neighbours of a word.
+/// The sort of words next to a word.
 #[derive(PartialEq, Eq)]
 enum Beside {
-    /// At least MANY_POINTERS pointers, and no number.
+    /// The neighbours include at least MANY_POINTERS pointers, and no number.
     PointersOnly,
     Pointers,
     Numbers,
     Neither,
 }
 
-/// Return whether the upper 16 bits of a word may be something else than a part of an address: those of a NaN in which
-/// a program stores values, or a small tag or counter. Texts and numbers have other upper bits, so the result is nearly
-/// always false.
+/// Return whether the upper 16 bits of a word may be a tag and no part of an address: the bits of a NaN in which a
+/// program stores values, or a small tag or counter. Texts and ordinary numbers have other upper bits, so the result is
+/// nearly always false.
 #[inline(always)]
 pub(crate) fn has_tag(word: u64) -> bool {
     let tag = word >> TAG_SHIFT;
     tag.wrapping_sub(1) < MAX_TAG || (tag & 0x7FFF) >= FIRST_NAN
 }
 
-/// Return the address in a word that has a tag, if it lies in one of `spans`.
+/// Return the address in a word that has a tag; None if the address lies in none of `spans`.
 pub(crate) fn untagged(word: u64, spans: &[(u64, u64)]) -> Option<u64> {
     let address = word & ((1 << TAG_SHIFT) - 1);
     let is_in = || spans.iter().any(|(start, end)| (*start..*end).contains(&address));
     (word % WORD == 0 && is_in()).then_some(address)
 }
 
-/// Return whether something begins at `pointer`, inside a block: after a header with the size, as in SQLite's blocks,
-/// or at a word with the address of the block itself, as after a page of SQLite. `word` reads a word.
+/// Return whether something begins at `pointer`, in the middle of a block: after a header with the size, as in the
+/// blocks of SQLite; or at a word that is the address of the block itself, as after a page of SQLite. `word` reads the
+/// word at an address.
 pub(crate) fn begins_inside(mut word: impl FnMut(u64) -> Option<u64>, block: &Block, pointer: u64) -> bool {
     if pointer % WORD != 0 {
         return false;
@@ -90,6 +96,7 @@ pub(crate) fn begins_inside(mut word: impl FnMut(u64) -> Option<u64>, block: &Bl
     pointer > block && word(pointer).is_some_and(|found| found == block || found == block + MAX_HEADER)
 }
 
+<<<<<<< HEAD
 /// Return whether a living object begins at `pointer`, after the collector's head in its block.
 pub(crate) fn begins_object(types: &mut Types<'_>, block: &Block, pointer: u64) -> bool {
     let distance = pointer.wrapping_sub(block.address);
@@ -103,6 +110,10 @@ pub(crate) fn begins_object(types: &mut Types<'_>, block: &Block, pointer: u64) 
 
 /// Classify the word `pointer` at `address`, in static data or on a stack, as a reference to a block. `begins`: whether
 /// something begins where it points.
+=======
+/// Classify the word `pointer`, which lies at `address` in static data or on a stack, as a reference to a block or not.
+/// `begins`: whether something begins where the word points.
+>>>>>>> reading2
 pub(crate) fn sign(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64, pointer: u64, begins: bool) -> Sign {
     if pointer >= LOW {
         return Sign::Reference;
@@ -121,8 +132,14 @@ pub(crate) fn sign(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64, point
     }
 }
 
+<<<<<<< HEAD
 /// Return whether a static object has a count, a size, flags or another plain number at `address`.
 fn is_plain_field(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64) -> bool {
+=======
+/// Return whether the word at `address` is a field of a static object for a plain number, such as a count, a size or
+/// flags.
+fn is_plain_field(types: &mut Types<'_>, address: u64) -> bool {
+>>>>>>> reading2
     let layout = types.layout;
     let after = |word: u64| address.wrapping_sub(layout.head() + word * WORD);
     let mut of = |object: u64| type_of(types, heaps, object);
@@ -132,9 +149,15 @@ fn is_plain_field(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64) -> boo
     is_field || types.lookup(address.wrapping_sub(layout.tp_flags)).is_some()
 }
 
+<<<<<<< HEAD
 /// Return `tp_flags` and `tp_itemsize` of the type of the static object at `object`; None if nothing there looks like
 /// one. The type of a static object is static too: a table of types in the heap is no row of objects.
 fn type_of(types: &mut Types<'_>, heaps: &Heaps<'_>, object: u64) -> Option<(u64, u64)> {
+=======
+/// Return `tp_flags` and `tp_itemsize` of the type of the object at `object`; None if nothing that looks like an object
+/// is there.
+fn type_of(types: &mut Types<'_>, object: u64) -> Option<(u64, u64)> {
+>>>>>>> reading2
     let found = types.space.word(object.wrapping_add(types.layout.ob_type)).ok().filter(|found| *found >= SMALL)?;
     let number = types.lookup(found)?;
     if heaps.block_at(found).is_some() {
@@ -165,9 +188,15 @@ fn beside(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64) -> Beside {
     }
 }
 
+<<<<<<< HEAD
 /// Return whether a word points to memory. A word that may be a number must point to the start of a block or of its
 /// object, or outside the heaps.
 fn is_pointer(types: &mut Types<'_>, heaps: &Heaps<'_>, word: u64) -> bool {
+=======
+/// Return whether a word points to memory. If the word may also be a number, it must point to the start of a block, or
+/// outside the heaps.
+fn is_pointer(heaps: &Heaps<'_>, word: u64) -> bool {
+>>>>>>> reading2
     let (low, high) = heaps.bounds();
     match word < LOW && (low..high).contains(&word) {
         true => heaps.block_at(word).is_some_and(|block| block.address == word || begins_object(types, &block, word)),
@@ -184,10 +213,10 @@ mod tests {
         let (spans, at) =
             ([(0x5555_0000_0000, 0x5556_0000_0000), (0x7FFF_0000_0000, 0x7FFF_8000_0000)], 0x5555_5555_5550);
         assert!(!has_tag(at) && has_tag(at | 0x7FFC << 48) && has_tag(at | 1 << 48));
-        // Text, and ordinary numbers.
+        // The upper bits of texts and of ordinary numbers are no tags.
         assert!(![0x6162, 0x3FF0, 0x4059, 0xBFE0].iter().any(|tag| has_tag(at | tag << 48)));
         assert_eq!(untagged(at | 0x7FFC << 48, &spans), Some(at));
-        // An odd address, and one between the two.
+        // The addresses are an odd one, and one between the two spans.
         assert_eq!(untagged((at + 1) | 0x7FFC << 48, &spans), None);
         assert_eq!(untagged(0x6000_0000_0000 | 0x7FFC << 48, &spans), None);
     }

@@ -1,4 +1,5 @@
-//! Read the tables of tracemalloc (`_Py_hashtable_t`): how many blocks each traceback allocated, and their bytes.
+//! Read the hash tables of tracemalloc (`_Py_hashtable_t`): how many blocks each traceback allocated, and the bytes of
+//! these blocks.
 
 use gdbheap_access::bytes::{u64_at, words};
 use gdbheap_access::error::{Cancelled, Result};
@@ -6,16 +7,16 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Watcher};
 use std::collections::HashMap;
 
-/// Buckets, and entries of their lists, that are read at once.
+/// The number of buckets, and of entries in the lists of buckets, that are read at once.
 const AT_ONCE: usize = 16 << 10;
-/// More tracebacks than any program has lines.
+/// The largest number of tracebacks that are counted: more than any program has lines.
 const MAX_TRACEBACKS: usize = 1 << 22;
 const HEAD: usize = 16;
 const TRACE: usize = 16;
 
-/// A table: the address of its buckets, their number, and the number of entries that it states. `key`: the bytes of a
-/// key after which the entry holds the trace itself (up to 3.8); 0 if the entry holds a key of one word and a pointer
-/// to the trace.
+/// A hash table: the address of its buckets, the number of buckets, and the number of entries that the table states.
+/// `key`: the size in bytes of a key, if an entry has the trace itself after the key (up to 3.8); 0 if an entry has a
+/// key of one word and a pointer to the trace.
 #[derive(Clone, Debug)]
 pub struct TraceTable {
     pub buckets: u64,
@@ -24,7 +25,7 @@ pub struct TraceTable {
     pub key: u64,
 }
 
-/// The blocks that one traceback allocated.
+/// The number and the bytes of the blocks that one traceback allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traced {
     pub traceback: u64,
@@ -32,8 +33,8 @@ pub struct Traced {
     pub bytes: u64,
 }
 
-/// The content of tables, by traceback. `entries`: how many entries were read, without those that are in a wrong bucket
-/// or point nowhere.
+/// The content of hash tables, by traceback. `entries`: how many entries were counted. Entries that are in a wrong
+/// bucket or point nowhere do not count.
 #[derive(Debug, Default)]
 pub struct Traces {
     pub rows: Vec<Traced>,
@@ -56,7 +57,8 @@ impl Counting {
         self.entries += 1;
     }
 
-    /// Read a batch of list heads, given with their buckets, and all entries that follow them; at most `left` entries.
+    /// Read a batch of lists, each given as its first entry and its bucket, with all entries that follow. At most
+    /// `left` entries are read.
     fn lists(
         &mut self,
         space: &Space,
@@ -127,8 +129,8 @@ impl Counting {
     }
 }
 
-/// Read tables, in the order of the tracebacks' addresses. A table whose number of buckets is not a power of two is
-/// skipped.
+/// Read hash tables. The rows are in the order of the tracebacks' addresses. A table is skipped if its number of
+/// buckets is not a power of two.
 pub fn count_traces(watcher: &dyn Watcher, space: &Space, tables: &[TraceTable]) -> Result<Traces> {
     let found = space.task(watcher, None).alone(|control| {
         let mut counting = Counting::default();
@@ -150,7 +152,7 @@ mod tests {
     use gdbheap_access::memory::space::Source;
     use gdbheap_access::testing::Unwatched;
 
-    /// Words from 0x10000 on.
+    /// A fake memory that consists of these words, from 0x10000 on.
     struct Laid(Vec<u64>);
 
     const START: u64 = 0x10000;
@@ -177,7 +179,8 @@ mod tests {
 
     #[test]
     fn a_list_that_leads_to_itself_ends() {
-        // Two buckets; the second one's list is an entry that follows itself: next, hash, key, trace; then the trace.
+        // There are two buckets. The list of the second bucket is an entry that links to itself: next, hash, key,
+        // trace. The trace follows.
         let at = |index: u64| START + 8 * index;
         let words = vec![0, at(2), at(2), 1, 0x5000, at(6), 24, 0x7000];
         let table = TraceTable { buckets: START, count: 2, entries: 3, key: 0 };

@@ -1,8 +1,8 @@
 //! Decide which addresses are Python types, once for each address.
 //!
-//! A type is found by its shape: its `ob_type` is a type whose `tp_flags` say that it subclasses `type`, and so on up
-//! to the one that is its own type. Only addresses where a type can lie are read: the writable data of loaded objects,
-//! and used chunks that are large enough.
+//! A type is recognized by its shape: its `ob_type` is a type whose `tp_flags` say that it is a subclass of `type`, and
+//! so on up to the type that is its own type. Only addresses where a type can lie are read: in the writable data of
+//! loaded objects, and in used chunks that are large enough.
 
 use crate::allocators::heaps::Heaps;
 use crate::by_address::ByAddress;
@@ -14,46 +14,47 @@ use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::space::Space;
 use std::cell::Cell;
 
-/// A Python type.
+/// A Python type, with the data that is needed to recognize its objects.
 #[derive(Clone)]
 pub(crate) struct Kind {
     pub(crate) address: u64,
-    /// Bytes between the start of the block and the object.
+    /// The number of bytes between the start of a block and the object in it.
     pub(crate) pre: u64,
     pub(crate) flags: u64,
-    /// The least size of a block that holds an object of the type.
+    /// The least size of a block that contains an object of the type.
     pub(crate) least: u64,
-    /// Whether many objects of the type share one block.
+    /// Whether many objects of the type share one block (a slab).
     pub(crate) in_slabs: bool,
     pub(crate) claims: Vec<PlacedClaim>,
-    /// Bytes of the object that may hold pointers to C structures; 0 if none.
+    /// The number of bytes of an object that may contain pointers to C structures; 0 if there are none.
     pub(crate) extent: u64,
 }
 
-/// The types of one target that were met so far.
+/// The types of one target that were found so far.
 pub(crate) struct Types<'a> {
     pub(crate) space: &'a Space,
-    /// The heaps in which types may lie.
+    /// The heaps in which type objects may lie.
     pub(crate) heaps: Heaps<'a>,
     pub(crate) layout: &'a TypeLayout,
     known: ByAddress<Option<u32>>,
     metatypes: ByAddress<bool>,
-    /// For each address in chains of bases: the next base, and the families to which the name of the type there
-    /// belongs.
+    /// For each address in a chain of bases: the next base, and the families to which the name of the type at the
+    /// address belongs.
     named: ByAddress<(u64, Vec<usize>)>,
     pub(crate) kinds: Vec<Kind>,
     memo: Box<[Memo; MEMO]>,
-    /// A bit set of the MiB in which types may lie, indexed by the low bits of the MiB's number. It quickly rejects
-    /// nearly all other pointers.
+    /// The MiB of memory in which types may lie, as bits. The index of a bit is the low bits of the MiB's number. This
+    /// quickly rejects nearly all other pointers.
     type_pages: Vec<u64>,
-    /// How many more bases may be read in chains of up to MAX_BASES; at 0, chains end after FEW_BASES.
+    /// The number of bases that may still be read in chains of up to MAX_BASES. When it is 0, chains end after
+    /// FEW_BASES.
     bases_left: Cell<usize>,
-    /// The distances from a block's start to an object that the layout allows.
+    /// The distances from a block's start to the object in it that the layout allows.
     pub(crate) distances: Vec<usize>,
 }
 
-/// The cached answer for an address: the number of its type, or NO_TYPE; and the distance and the least size with which
-/// the type's objects lie in blocks.
+/// The cached result for an address: the number of the type there, or NO_TYPE; and, for the objects of the type, their
+/// distance from the start of their block and the least size of this block.
 #[derive(Clone, Copy)]
 struct Memo {
     address: u64,
@@ -66,12 +67,12 @@ const NO_TYPE: u32 = u32::MAX;
 const MEMO: usize = 1024;
 const TYPE_PAGE_BITS: u64 = 1 << 14;
 const MAX_BASES: usize = 64;
-/// The most bases of all types together that are read in chains of up to MAX_BASES. After that no chain may have more
-/// than `FEW_BASES`. A hostile target may have as many types as blocks. Programs have some ten thousand types, with
-/// five bases each.
+/// The largest number of bases, of all types together, that are read in chains of up to MAX_BASES. After that, no chain
+/// may have more than `FEW_BASES`. The limit is needed because a hostile target may have as many types as blocks.
+/// Programs have some ten thousand types, with five bases each.
 const MANY_BASES: usize = 1 << 20;
 const FEW_BASES: usize = 8;
-/// The most bases that are remembered at a time; programs have some ten thousand types.
+/// The largest number of bases that are remembered at the same time. Programs have some ten thousand types.
 const MAX_NAMED: usize = 1 << 18;
 const LARGEST_BASIC_SIZE: u64 = 1 << 20;
 
@@ -190,8 +191,8 @@ impl<'a> Types<'a> {
         Some(Kind { address, pre, flags, least, in_slabs, claims, extent: self.extent(address) })
     }
 
-    /// Return `tp_basicsize` of the type's nearest base (or itself) that is written in C; 0 if all fields of that base
-    /// are known.
+    /// Return `tp_basicsize` of the type's nearest base that is written in C, which may be the type itself; 0 if all
+    /// fields of that base are known.
     fn extent(&self, address: u64) -> u64 {
         let layout = self.layout;
         let mut at = address;
@@ -217,13 +218,13 @@ impl<'a> Types<'a> {
         0
     }
 
-    /// Return whether a metatype lies at `address`.
+    /// Return whether the type object at `address` is a metatype.
     pub(crate) fn is_metatype_at(&mut self, address: u64) -> bool {
         self.may_hold_types(address) && self.is_metatype(address, 0)
     }
 
-    /// Return whether a metatype lies at `address`: a type that subclasses `type`, whose own type does so too, and so
-    /// on up to `type` itself.
+    /// Return whether a metatype lies at `address`: a type that is a subclass of `type`, whose own type is one too, and
+    /// so on up to `type` itself.
     fn is_metatype(&mut self, address: u64, depth: usize) -> bool {
         if let Some(known) = self.metatypes.get(&address) {
             return *known;
@@ -231,7 +232,7 @@ impl<'a> Types<'a> {
         let answer = depth < 8 && address % 8 == 0 && self.may_lie_at(address) && {
             let flags = self.field(address, self.layout.tp_flags);
             let own = self.field(address, self.layout.ob_type);
-            // The head of an empty list of the collector points to itself, as `type` does.
+            // The head of an empty list of the collector also points to itself, as `type` does.
             let basic = self.field(address, self.layout.tp_basicsize);
             flags.is_some_and(|flags| flags & self.layout.flag_type_subclass != 0)
                 && basic.is_some_and(|size| size > self.layout.tp_flags)
@@ -258,8 +259,8 @@ impl<'a> Types<'a> {
         chosen.flat_map(|(family, _)| family.claims.iter().copied()).collect()
     }
 
-    /// Return the base of the type at an address (0 if none), and the families to which the type's name belongs. Both
-    /// are read once, because many types may share a chain of bases.
+    /// Return the base of the type at an address (0 if it has none), and the families to which the type's name belongs.
+    /// The result is read only once for each address, because many types may share a chain of bases.
     fn named_at(&mut self, address: u64) -> &(u64, Vec<usize>) {
         if !self.named.contains_key(&address) {
             if self.named.len() >= MAX_NAMED {
@@ -274,14 +275,15 @@ impl<'a> Types<'a> {
         &self.named[&address]
     }
 
-    /// Return `tp_name`; if it cannot be read, the name that the caller knows, else an empty name.
+    /// Return the `tp_name` of a type. If it cannot be read, return the name that the caller knows, or else an empty
+    /// name.
     fn name_of(&self, address: u64) -> Vec<u8> {
         let name = self.field(address, self.layout.tp_name).and_then(|name| self.space.string(name, 64).ok());
         let known = || self.layout.names.iter().find(|(own, _)| *own == address).map(|(_, name)| name.clone().into());
         name.or_else(known).unwrap_or_default()
     }
 
-    /// Return how long a chain of bases may be.
+    /// Return the largest length that a chain of bases may have at present.
     fn reach(&self) -> usize {
         match self.bases_left.get() {
             0 => FEW_BASES,
@@ -293,7 +295,7 @@ impl<'a> Types<'a> {
         self.bases_left.set(self.bases_left.get().saturating_sub(1));
     }
 
-    /// Return the type and its bases along tp_base, with their names.
+    /// Return the type at an address and its bases along `tp_base`, each with its name.
     pub(crate) fn bases(&self, address: u64) -> Vec<(u64, Vec<u8>)> {
         let (mut found, reach) = (Vec::new(), self.reach());
         let mut at = address;
@@ -306,16 +308,17 @@ impl<'a> Types<'a> {
         found
     }
 
-    /// Return the type of the object in the block whose first bytes are `head`: the type's number and whether the
-    /// object is alive. An object on a free list keeps its type, with a reference count of zero.
+    /// Return the type of the object in the block whose first bytes are `head`: the number of the type, and whether the
+    /// object is alive. An object on a free list keeps its type, but has a reference count of zero.
     #[inline(always)]
     pub(crate) fn object_in(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
         if self.layout.hook != 0 || !self.layout.is_plain() {
             let outer = self.layout.outer_hook(head);
             return self.search_object(&head[outer..], size.saturating_sub(outer as u64));
         }
-        // Nearly every block is decided here, by the cache. The nearest object is the right one: a tuple whose first
-        // item is a class looks like an instance of it, further in.
+        // Nearly every block is decided here, by the cache. The object nearest to the start of the block is the right
+        // one: a tuple whose first item is a class also looks like an instance of this class that begins further
+        // inside.
         for distance in [0, 16, 32] {
             let words = head.get(distance..distance + 16)?;
             let (count, address) = (u64_at(words, 0), u64_at(words, 8));
@@ -334,7 +337,8 @@ impl<'a> Types<'a> {
         self.search_object(head, size)
     }
 
-    /// Return the type's number of the living object whose count is at `address`.
+    /// Return the number of the type of the living object whose reference count is at `address`; None if there is no
+    /// such object.
     pub(crate) fn object_starting_at(&mut self, address: u64) -> Option<u32> {
         let mut words = [0; 32];
         let size = self.layout.head() as usize;
@@ -355,8 +359,8 @@ impl<'a> Types<'a> {
         for place in 0..self.distances.len() {
             match self.object_at(head, self.distances[place], size) {
                 Some((number, true)) => return Some((number, true)),
-                // Up to 3.7 an untracked object's PyGC_Head has stale words of the block's last user: a dead object's
-                // type.
+                // Up to 3.7, the PyGC_Head of an untracked object contains stale words of the block's last user, such
+                // as the type of a dead object.
                 found => dead = found.or(dead),
             }
         }
@@ -378,8 +382,9 @@ impl<'a> Types<'a> {
         Some((number, alive))
     }
 
-    /// Return whether the object of a type that begins with this word is alive; None if it cannot be an object's first
-    /// word. A free list puts zero in place of the count, or since 3.14 a link to the next object of the type.
+    /// Return whether an object of a type that begins with this word is alive; None if the word cannot be the first
+    /// word of an object. On a free list, the reference count is replaced by zero, or since 3.14 by a link to the next
+    /// object of the type.
     fn is_alive(&self, word: u64, type_address: u64) -> Option<bool> {
         if word <= SMALL_COUNT {
             return Some(word != 0);
@@ -431,7 +436,7 @@ mod tests {
         let mut types = Types::new(Heaps { space: &space, stores: &stores }, &layout);
         let found: Vec<u64> = (0..MANY).filter(|place| !types.claims(START + place * SIZE, 0).is_empty()).collect();
         assert_eq!(found, (501 - MAX_BASES as u64..=500).collect::<Vec<u64>>());
-        // The last block points to one after it.
+        // One more base is remembered, because the last block points to an address after it.
         assert_eq!(types.named.len() as u64, MANY + 1);
     }
 

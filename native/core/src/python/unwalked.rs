@@ -1,10 +1,11 @@
-//! Find Python's blocks in memory that is not walked, because malloc belongs to an unknown allocator, by the fields of
-//! objects.
+//! Find Python's blocks in memory that is not walked because malloc belongs to an unknown allocator. They are found by
+//! the fields of objects.
 //!
-//! Words lead from the walked blocks, static data and stacks to objects. An object's type and its own fields give its
-//! size, its buffers and their sizes. The words of objects and buffers lead on to other objects. Each range that is
-//! found lies in memory where blocks may be, is disjoint from all others, and belongs to the first object that claims
-//! it. A size that does not fit into its mapping is rejected, because the target may contain anything.
+//! Words in the walked blocks, in static data and on stacks point to objects. The type of an object and its own fields
+//! give its size, its buffers and their sizes. The words of objects and buffers point to other objects, and so on. Each
+//! range that is found lies in memory where blocks may be, is disjoint from all other ranges, and belongs to the first
+//! object that claims it. A size that does not fit into its mapping is rejected, because the target may contain
+//! anything.
 
 use crate::allocators::block::Block;
 use crate::allocators::claimed::Claimed;
@@ -22,43 +23,46 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Watcher};
 use std::collections::{BTreeMap, HashMap};
 
-/// A rule for a buffer's size: `unit` times the word at `at` of the owner, plus `more`.
+/// A rule for the size of a buffer: `unit` times the word at `at` of the owner, plus `more`.
 const COUNT: u8 = 1;
-/// A rule for a buffer's size: the buffer is a dict's keys, whose head gives the size.
+/// A rule for the size of a buffer: the buffer contains the keys of a dict, whose head gives the size.
 const KEYS: u8 = 2;
-/// A rule for a buffer's size: a text up to and including the byte 0.
+/// A rule for the size of a buffer: the buffer is a text up to and including the byte 0.
 const TEXT: u8 = 3;
-/// A rule for a buffer's size: as many items as the word at `at` of the owner, of the size that the item description
-/// (to which the word at `unit` points) has at `more` (array.array).
+/// A rule for the size of a buffer: the word at `at` of the owner is the number of items, and the word at `unit` of the
+/// owner points to the description of an item, which has the item's size at `more` (array.array).
 const ITEMS: u8 = 4;
-/// A rule for a buffer's size: an object of variable size has `more` bytes, and one for each that its `ob_size`, at
-/// `unit`, counts.
+/// A rule for the size of a buffer: the buffer is an object of variable size. It has `more` bytes, and one byte more
+/// for each item that its `ob_size`, at `unit`, counts.
 const VARIABLE: u8 = 6;
-/// A rule for a buffer's size: the values of a split dict. The word at `at` of the owner points to the dict's keys.
+/// A rule for the size of a buffer: the buffer contains the values of a split dict. The word at `at` of the owner
+/// points to the dict's keys.
 const SPLIT: u8 = 7;
-/// A rule for a buffer's size: a header with the number of values, the values, and a byte for each value.
+/// A rule for the size of a buffer: the buffer consists of a header with the number of values, the values, and a byte
+/// for each value.
 const HEADED: u8 = 8;
-/// A rule for a buffer's size: the buffer is a module's state.
+/// A rule for the size of a buffer: the buffer is the state of a module.
 const STATE: u8 = 9;
-/// A rule for a buffer's size: as many characters as the word at `at` of the owner, and one more. The width of a
-/// character is in the owner's bits at `unit`, from bit `more` on.
+/// A rule for the size of a buffer: the buffer has one character more than the word at `at` of the owner says. The
+/// width of a character is in the owner's bits at `unit`, from bit `more` on.
 const CHARACTERS: u8 = 10;
-/// A rule for a buffer's size: the values of attributes, after a prefix whose size is in its last byte. The word at
-/// `unit` of the type points to the type's keys. There are as many values as these have entries (counted at `more` of
-/// the keys) and free entries (counted before that).
+/// A rule for the size of a buffer: the buffer contains the values of attributes, after a prefix whose size is in its
+/// last byte. The word at `unit` of the type points to the keys of the type. The number of values is the sum of the
+/// number of entries of these keys (at `more` of the keys) and the number of free entries (in the word before).
 const PREFIXED: u8 = 11;
 
-/// How many bytes of an object are read to find its size.
+/// The number of bytes of an object that are read to find its size.
 const HEAD: usize = 4 << 10;
-/// dictobject.c: SHARED_KEYS_MAX_SIZE is 30; sizes are kept in bytes.
+/// The largest number of attribute values, because their sizes are stored in single bytes. In dictobject.c,
+/// SHARED_KEYS_MAX_SIZE is 30.
 const MAX_VALUES: u64 = 254;
 const MAX_DIMENSIONS: u32 = 64;
 const LONGEST_TEXT: usize = 1 << 20;
 const WINDOW: usize = 64 << 10;
 const TAGS: u64 = 7;
 
-/// The layouts that give sizes of objects and tables. `plain`: bits of `tp_flags` whose types' objects hold no
-/// references.
+/// The layouts from which the sizes of objects and tables are computed. `plain`: bits of `tp_flags`; objects of types
+/// with one of these bits contain no references.
 pub struct Measures {
     pub sizing: Sizing,
     pub keys: Option<TableHead>,
@@ -66,8 +70,8 @@ pub struct Measures {
     pub flag_heap_type: u64,
 }
 
-/// A possible buffer, before it is checked for overlaps. `follow`: whether words in it may point to objects. `chain`:
-/// the chain to which it belongs, if any.
+/// A possible buffer, before it is checked for overlaps with others. `follow`: whether words in it may point to
+/// objects. `chain`: the chain to which the buffer belongs, if any.
 #[derive(Clone, Copy)]
 struct Buffer {
     start: u64,
@@ -76,8 +80,8 @@ struct Buffer {
     chain: Option<Chain>,
 }
 
-/// The block at `at` of a chain. All blocks of the chain have `size` bytes and their link at `link`; the block at
-/// `last` is the last one.
+/// A chain of blocks, at the position of its block at `at`. All blocks of the chain have `size` bytes, and their link
+/// to the next block at the offset `link`. The block at `last` is the last one.
 #[derive(Clone, Copy)]
 struct Chain {
     at: u64,
@@ -86,7 +90,7 @@ struct Chain {
     last: u64,
 }
 
-/// What both the walk and the search after it need to examine objects.
+/// The data that the walk and the search after it need to examine objects.
 struct Look<'a> {
     space: &'a Space,
     layout: &'a TypeLayout,
@@ -114,8 +118,8 @@ impl Look<'_> {
         kind.flags & self.measures.plain != 0 && kind.flags & self.measures.flag_heap_type == 0
     }
 
-    /// Append the buffers in unwalked memory that belong to the object in a block. `head` has the block's first bytes.
-    /// Of a chain only the first block is appended.
+    /// Append the buffers in unwalked memory that belong to the object in a block. `head` has the first bytes of the
+    /// block. If the buffers form a chain, only the first block of the chain is appended.
     fn buffers(&self, kind: &Kind, address: u64, size: u64, head: &[u8], found: &mut Vec<Buffer>) {
         for claim in &kind.claims {
             let Some(at) = claimed_pointer(self.space, claim, address, size, head) else { continue };
@@ -132,7 +136,7 @@ impl Look<'_> {
         }
     }
 
-    /// Return the block that follows this buffer in its chain.
+    /// Return the block that follows this buffer in its chain; None if there is none.
     fn after(&self, buffer: &Buffer) -> Option<Buffer> {
         let chain = buffer.chain.filter(|chain| chain.at != chain.last)?;
         let at = self.space.word(chain.at.wrapping_add(chain.link)).ok()?;
@@ -142,8 +146,8 @@ impl Look<'_> {
         Some(Buffer { start, end, chain: Some(Chain { at, ..chain }), ..*buffer })
     }
 
-    /// Return the bytes of the buffer at `pointer`, computed from fields of its owner, `object`. `high` is the end of
-    /// the mapping.
+    /// Return the size in bytes of the buffer at `pointer`, computed from fields of its owner `object`. `high` is the
+    /// end of the mapping that contains the buffer.
     fn length(&self, (kind, object): (&Kind, u64), claim: &PlacedClaim, pointer: u64, high: u64) -> Option<u64> {
         let Extent { rule, at, unit, more } = claim.extent;
         let own = |size: usize| {
@@ -203,7 +207,7 @@ impl Look<'_> {
 
 const LEAF: u32 = 1;
 
-/// What one worker gathers from the walked blocks.
+/// A visitor that collects words and buffers from the walked blocks. Each worker has one.
 struct Gatherer<'a> {
     look: &'a Look<'a>,
     types: Types<'a>,
@@ -231,7 +235,8 @@ impl Visitor for Gatherer<'_> {
     }
 }
 
-/// A range [start, end) still to be scanned; for an object also its type's number.
+/// An address range [start, end) that still has to be scanned. `object`: for the range of an object, the number of the
+/// object's type.
 struct PointerRange {
     start: u64,
     end: u64,
@@ -249,7 +254,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// Add [start, end), and return true, if no part of the range was added before.
+    /// Add the range [start, end) and return true, unless a part of it was added before.
     fn take(&mut self, start: u64, end: u64) -> bool {
         let last = self.places.range(..end).next_back();
         if start >= end || last.is_some_and(|(_, before)| *before > start) {
@@ -259,8 +264,8 @@ impl Finder<'_> {
         true
     }
 
-    /// Add buffers; for chains, add all blocks up to the first that overlaps an earlier range. So a chain that runs
-    /// into itself or into another one ends, and all chains together cannot have more blocks than memory has room for.
+    /// Add buffers. Of a chain, add all blocks up to the first block that overlaps an earlier range. So a chain ends if
+    /// it runs into itself or into another chain, and all chains together cannot have more blocks than fit into memory.
     fn take_buffers(&mut self, buffers: &[Buffer], control: &Control) -> Result<(), Cancelled> {
         for buffer in buffers {
             let mut next = Some(*buffer);
@@ -275,7 +280,7 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Follow a word, which may point to an object, or to the collector's links before an object.
+    /// Follow a word that may point to an object, or to the links that the collector puts before an object.
     fn point(&mut self, word: u64) {
         let word = word & !TAGS;
         if self.look.holds(word).is_some() && self.seen.insert(word) {
@@ -296,7 +301,7 @@ impl Finder<'_> {
         let mut head = [0; HEAD];
         let got = self.look.space.fill(start, &mut head[..HEAD.min((high - start) as usize)]);
         let asked = measure.and_then(|own| asked_bytes(kind, own, &self.look.measures.sizing, &head[..got]));
-        // Some types keep their count elsewhere: for their objects only the least size is known.
+        // Some types have the number of items elsewhere. For objects of such types, only the least size is known.
         let fits = |size: &u64| start.checked_add(*size).is_some_and(|end| end <= high);
         let size = asked.filter(fits).unwrap_or(kind.least).max(kind.least);
         if fits(&size) && self.take(start, start + size) {
@@ -340,8 +345,8 @@ impl Finder<'_> {
     }
 }
 
-/// Find the ranges in `layout.unwalked` that belong to Python's objects. `roots`: groups of memory ranges outside the
-/// heaps whose words may point to such objects, the most reliable group first.
+/// Find the ranges in `layout.unwalked` that belong to Python's objects. `roots`: memory ranges outside the heaps whose
+/// words may point to such objects, in groups, the most reliable group first.
 pub fn find_claimed(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -365,7 +370,7 @@ pub fn find_claimed(
         words.extend(gatherer.words);
         buffers.extend(gatherer.buffers);
     }
-    // Sort, so that the order does not depend on the workers.
+    // The words are sorted, so that their order does not depend on the workers.
     words.sort_unstable();
     words.dedup();
     buffers.sort_unstable_by_key(|buffer| (buffer.start, buffer.end));

@@ -1,5 +1,5 @@
-//! Objects by value: equal strings, bytes, numbers, and tuples of them. Values are compared by two hashes, so that a
-//! pass over all of them keeps only a few words for each distinct value.
+//! Count objects by value: equal strings, bytes, numbers, and tuples of these. Values are compared by two hashes, so
+//! that a pass over all values keeps only a few words for each distinct value.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -24,45 +24,46 @@ pub const INT: u8 = 3;
 pub const FLOAT: u8 = 4;
 pub const COMPLEX: u8 = 5;
 pub const TUPLE: u8 = 6;
-/// A value that equals only itself, as an item of a tuple: None, True, False.
+/// The kind of None, True and False as items of a tuple. Such a value equals only itself.
 pub const SINGLE: u8 = 7;
 
 const MAX_DEPTH: u32 = 8;
 const MAX_ITEMS: u64 = 64 << 10;
 const PIECE: usize = 256 << 10;
-/// Smaller items are read together with what lies near them.
+/// The size in bytes below which an item is read together with the memory near it.
 const SMALL: u64 = 1 << 10;
-/// How many first bytes of an item are read at once.
+/// The number of bytes at the start of an item that are read at once.
 const ITEM_HEAD: usize = 64;
 const REMEMBERED: usize = 1 << 16;
-/// Bytes between two checks for cancellation.
+/// The number of hashed bytes between two checks for cancellation.
 const BYTES_UNHEARD: u64 = 1 << 20;
-/// An item whose value took more bytes than this to hash is hashed only once.
+/// The largest number of bytes that are cheap to hash. An item whose value took more bytes is hashed only once.
 const CHEAP: u64 = 4 << 10;
-/// The most such items that one worker remembers.
+/// The largest number of expensive items that one worker remembers.
 const MAX_COSTLY: usize = 1 << 20;
-/// Bytes outside the objects' own blocks that a worker may read, in addition to the bytes of the heaps.
+/// The number of bytes outside the objects' own blocks that a worker may read, in addition to as many bytes as the
+/// heaps have.
 const MAX_ELSEWHERE: u64 = 256 << 20;
-/// The largest distance from a block's start to an object in it: the hooks of a debug build, the links of the
+/// The largest distance in bytes from a block's start to the object in it. The hooks of a debug build, the links of the
 /// collector, and pointers to attributes may precede the object.
 const MAX_BEFORE: u64 = 80;
 
-/// The layout of the fields that hold objects' values.
+/// The layout of the fields that contain the values of objects.
 #[derive(Clone, Debug)]
 pub struct Values {
-    /// Types with their kinds, STR to SINGLE.
+    /// The types whose objects have values, each with its kind, from STR to SINGLE.
     pub kinds: Vec<(u64, u8)>,
     pub sizing: Sizing,
     pub str_data: u64,
     pub bytes_data: u64,
     pub tuple_items: u64,
     pub ob_digit: u64,
-    /// The offset of the C number in a float or complex.
+    /// The offset of the C number in a float, and of the two C numbers in a complex.
     pub number: u64,
 }
 
-/// Equal objects: the hash of their value, their kind, their count, the bytes of their blocks, the size of the largest
-/// block, and the lowest address.
+/// A group of equal objects: the hash of their value, their kind, their number, the total size of their blocks, the
+/// size of the largest block, and the lowest address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Equal {
     pub hash: u128,
@@ -84,10 +85,10 @@ impl Equal {
     }
 }
 
-/// The two halves of a hash: a 128-bit number would leave alignment gaps next to it.
+/// The two halves of a hash. A single 128-bit number would leave alignment gaps next to it.
 type Key = [u64; 2];
 
-/// What is kept, besides its hash, of each distinct value while values are counted.
+/// The data that is kept for each distinct value, besides its hash, while values are counted.
 #[derive(Clone, Copy)]
 struct Counted {
     kind: u8,
@@ -109,8 +110,9 @@ impl Counted {
     }
 }
 
-/// Sums over all values of a kind: objects and their bytes; values that several objects have (`values`); the objects
-/// that have such a value (`copies`); and the bytes that would be saved if each such value had one object (`saved`).
+/// The sums over all values of one kind: the number of objects, and their bytes; `values`, the number of values that
+/// several objects have; `copies`, the number of objects that have such a value; and `saved`, the bytes that would be
+/// saved if each such value had only one object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindSum {
     pub kind: u8,
@@ -121,11 +123,11 @@ pub struct KindSum {
     pub saved: u64,
 }
 
-/// One of the equal objects: the hash of its value, its address, and the bytes of its block.
+/// One of several equal objects: the hash of its value, its address, and the size of its block in bytes.
 pub type Copied = (u128, u64, u64);
 
-/// Two hashes at once, with keys that are new in each run: a target cannot have been built to contain collisions, and
-/// among a hundred million values two collide by chance with a probability of one in 10^22.
+/// Two hashes that are computed at the same time, with keys that are new in each run. So a target cannot be built to
+/// contain collisions. Among a hundred million values, two collide by chance with a probability of one in 10^22.
 struct Both(DefaultHasher, DefaultHasher);
 
 impl Both {
@@ -159,7 +161,7 @@ impl Both {
     }
 }
 
-/// The object in a block: its kind, its first bytes, and the end of its block if known.
+/// The object in a block: its kind, its first bytes, and the end of its block if that is known.
 struct Found<'h> {
     address: u64,
     kind: u8,
@@ -167,25 +169,25 @@ struct Found<'h> {
     end: Option<u64>,
 }
 
-/// A value: its hash, and how deeply tuples are nested in it.
+/// A value: its hash, and the depth of nested tuples in it.
 #[derive(Clone, Copy)]
 struct Hashed {
     hash: u128,
     height: u32,
 }
 
-/// Why an object's value cannot be hashed.
+/// The reason why the value of an object cannot be hashed.
 #[derive(Clone, Copy)]
 enum Unhashed {
-    /// Tuples are nested in it more deeply than this.
+    /// Tuples are nested in the value more deeply than this number.
     Deeper(u32),
-    /// It cannot be read, or its kind has no value, or the work was cancelled.
+    /// The object cannot be read, its kind has no value, or the work was cancelled.
     Never,
 }
 
 type Answer = std::result::Result<Hashed, Unhashed>;
 
-/// Return a remembered answer if it is also right for a depth of at most `depth` nested tuples; else None.
+/// Return a remembered result if it is also right for at most `depth` levels of nested tuples; else None.
 fn known(answer: Answer, depth: u32) -> Option<Answer> {
     match answer {
         Ok(Hashed { height, .. }) if height > depth => Some(Err(Unhashed::Deeper(depth))),
@@ -194,24 +196,24 @@ fn known(answer: Answer, depth: u32) -> Option<Answer> {
     }
 }
 
-/// Hashes values, and remembers the hashes of tuples' items by address. The work is in proportion to the bytes of the
-/// heaps: an object is read only inside its own block, an item that is expensive to hash is hashed once, and the bytes
-/// read outside blocks are limited.
+/// A reader that hashes values, and remembers the hashes of tuples' items by address. Its work is proportional to the
+/// bytes of the heaps: an object is read only inside its own block, an item that is expensive to hash is hashed once,
+/// and the number of bytes that are read outside blocks is limited.
 struct Reader<'a> {
     heaps: Heaps<'a>,
     layout: &'a TypeLayout,
     values: &'a Values,
     kinds: HashMap<u64, u8>,
     remembered: Vec<(u64, Answer)>,
-    /// Items that took many bytes to hash.
+    /// The results for items that took many bytes to hash, by address.
     costly: ByAddress<Answer>,
-    /// Bytes that were hashed so far (`spent`), the value of `spent` at the next check for cancellation, and how many
-    /// more bytes may be read outside objects' blocks (`elsewhere`).
+    /// The number of bytes that were hashed so far (`spent`), the value of `spent` at the next check for cancellation
+    /// (`next_look`), and the number of bytes that may still be read outside objects' blocks (`elsewhere`).
     spent: u64,
     next_look: u64,
     elsewhere: u64,
     ended: bool,
-    /// A reader that keeps memory near the last read: items mostly lie near each other.
+    /// A reader that keeps the memory near its last read, because items mostly lie near each other.
     near: reader::Reader<'a>,
     buffer: Vec<u8>,
 }
@@ -234,7 +236,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Count bytes as hashed. Fails once the work is cancelled.
+    /// Add `bytes` to the number of hashed bytes. Fails if the work was cancelled.
     fn spend(&mut self, bytes: u64, control: &Control<'_>) -> std::result::Result<(), Unhashed> {
         self.spent += bytes;
         if self.spent >= self.next_look {
@@ -248,7 +250,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Take bytes from those that may be read outside objects' blocks. Fails if too few are left.
+    /// Subtract `bytes` from the number of bytes that may be read outside objects' blocks. Fails if too few are left.
     fn spend_elsewhere(&mut self, bytes: u64) -> std::result::Result<(), Unhashed> {
         self.elsewhere = self.elsewhere.checked_sub(bytes).ok_or(Unhashed::Never)?;
         Ok(())
@@ -260,8 +262,8 @@ impl<'a> Reader<'a> {
         Some(block.end)
     }
 
-    /// Check whether [start, start + size) of an object may be read: the range is inside its block, or within the limit
-    /// for reading elsewhere. Offsets count from the object.
+    /// Check whether the bytes from offset `start` to `start + size` of an object may be read: they lie inside the
+    /// object's block, or are within the limit for reading outside blocks.
     fn admit(&mut self, found: &Found<'_>, start: u64, size: u64) -> std::result::Result<(), Unhashed> {
         if found.end.is_none() && size <= CHEAP {
             return Ok(());
@@ -274,7 +276,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Hash an object's value, with tuples nested at most `depth` deep.
+    /// Hash the value of an object in which tuples are nested at most `depth` deep.
     fn hash(&mut self, found: &Found<'_>, depth: u32, control: &Control<'_>) -> Answer {
         let mut hasher = Both::new();
         hasher.write_u8(found.kind);
@@ -311,8 +313,8 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Return the offset of a str's characters from the object (up to 3.11 they may also lie elsewhere), the bytes of
-    /// all characters, and the bytes of one.
+    /// Return the offset of the characters of a str from the object, the size of all characters in bytes, and the size
+    /// of one character. The offset may point outside the object, because up to 3.11 the characters may lie elsewhere.
     fn characters(&self, found: &Found<'_>) -> Option<(u64, u64, u8)> {
         let sizing = &self.values.sizing;
         let state = half_at(found.head, sizing.str_state as usize)? >> sizing.str_state_shift.min(31);
@@ -360,7 +362,7 @@ impl<'a> Reader<'a> {
         (left == 0).then_some(())
     }
 
-    /// Hash the items of a tuple. Return how deeply tuples are nested in it.
+    /// Hash the items of a tuple. Return the depth of nested tuples in it.
     fn items(
         &mut self,
         hasher: &mut Both,
@@ -417,8 +419,9 @@ impl<'a> Reader<'a> {
         self.hash(&Found { address, kind: kind.ok_or(Unhashed::Never)?, head, end: None }, depth, control)
     }
 
-    /// Remember an item that took many bytes to hash. If it cannot be remembered, because it begins no block or too
-    /// many are remembered already, take its bytes from those that may be read outside objects' blocks.
+    /// Remember the result for an item that took many bytes to hash. It cannot be remembered if no block begins at the
+    /// item, or if too many items are remembered already. Then subtract its bytes from the number of bytes that may be
+    /// read outside objects' blocks.
     fn keep(&mut self, address: u64, answer: Answer, spent: u64) -> std::result::Result<Hashed, Unhashed> {
         let has_room = self.costly.len() < MAX_COSTLY || self.costly.contains_key(&address);
         match has_room && self.end_of_block(address).is_some() {
@@ -429,7 +432,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Visits objects of the kinds that have values.
+/// A visitor of the objects whose kinds have values.
 struct Finder<'a, S> {
     types: Types<'a>,
     reader: Reader<'a>,
@@ -441,7 +444,7 @@ trait Sink {
     fn take(&mut self, found: &Found<'_>, hash: u128, size: u64);
 }
 
-/// A finder that can be cancelled inside a large value.
+/// A finder with a `Control`, so that it can be cancelled while it hashes a large value.
 struct Listening<'f, 'a, S> {
     finder: &'f mut Finder<'a, S>,
     control: &'f Control<'f>,
@@ -473,7 +476,7 @@ impl<S: Sink> Finder<'_, S> {
     }
 }
 
-/// Counts equal values whose hash is in one of `slices` parts of all hashes.
+/// A counter of equal values. It counts only values whose hash is in one of `slices` parts of all hashes.
 struct Counter {
     part: u64,
     slices: u64,
@@ -490,7 +493,7 @@ impl Sink for Counter {
     }
 }
 
-/// Collects the objects whose values have certain hashes.
+/// A collector of the objects whose values have given hashes.
 struct Collector<'a> {
     hashes: &'a HashSet<u128>,
     rows: Vec<Copied>,
@@ -505,9 +508,9 @@ impl Sink for Collector<'_> {
     }
 }
 
-/// Which objects to examine: their types; and (`without`) blocks that only look like objects, by user address. `apart`:
-/// ranges of memory (start, end, number), ascending. Objects in them equal only objects in ranges of the same number;
-/// all other memory has the number 0.
+/// The objects to examine: their types; and (`without`) the user addresses of blocks that only look like objects.
+/// `apart`: ranges of memory (start, end, number), ascending. An object in such a range can be equal only to objects in
+/// ranges with the same number. All other memory has the number 0.
 pub struct WantedValues {
     pub types: HashSet<u64>,
     pub without: HashSet<u64>,
@@ -543,9 +546,9 @@ fn walk<'a, S: Sink + Send>(
     Ok(workers.into_iter().map(|(_, finder)| finder.sink).collect())
 }
 
-/// Return values with `least` objects or more: the `top` of them that would save the most if each existed once (or, if
-/// `by_bytes`, that have the most bytes), and sums by kind. `slices`: the number of passes; each pass keeps one part of
-/// the distinct values in memory.
+/// Return the values that `least` objects or more have, and sums by kind. Only `top` values are returned: those that
+/// would save the most if each existed once or, if `by_bytes` is true, those with the most bytes. `slices`: the number
+/// of passes; each pass keeps one part of the distinct values in memory.
 #[allow(clippy::too_many_arguments)]
 pub fn equal_values(
     watcher: &dyn Watcher,
@@ -583,7 +586,7 @@ pub fn equal_values(
     Ok((rows.finish(order), sums.into_values().collect(), count))
 }
 
-/// Return the objects whose values have these hashes, by address; at most `most`.
+/// Return the objects whose values have these hashes, by ascending address; at most `most` objects.
 pub fn equal_objects(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -601,8 +604,8 @@ pub fn equal_objects(
     Ok(rows)
 }
 
-/// Return the hashes of the values of the objects at these addresses, wherever they lie; None for an object that cannot
-/// be read or whose kind has no value. Fast if consecutive addresses are near each other.
+/// Return the hash of the value of each object at these addresses, wherever the object lies; None for an object that
+/// cannot be read or whose kind has no value. It is fast if consecutive addresses are near each other.
 pub fn value_hashes(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -624,8 +627,8 @@ pub fn value_hashes(
     })
 }
 
-/// Counts objects by the size of their block (for types with offset -1), or by the number at the type's offset in the
-/// object.
+/// A counter of objects by the size of their block (for types with a negative offset), or by the number at the offset
+/// that is given for their type.
 struct Tallier<'a> {
     types: Types<'a>,
     kinds: &'a HashMap<u64, i64>,
@@ -652,9 +655,9 @@ impl Visitor for Tallier<'_> {
     }
 }
 
-/// Return `(key, objects, bytes of their blocks)` of the live objects of the types in `kinds`, by key. `kinds` maps the
-/// address of each type to an offset. If it is negative, the key is the size of the object's block; else the key is the
-/// absolute value of the number at that offset in the object.
+/// Return `(key, number of objects, bytes of their blocks)` of the live objects of the types in `kinds`, by key.
+/// `kinds` maps the address of each type to an offset. If the offset is negative, the key is the size of the object's
+/// block. Otherwise the key is the absolute value of the number at this offset in the object.
 pub fn tally_objects(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -694,7 +697,7 @@ mod tests {
     const START: u64 = 0x10000;
     const MIB: u64 = 1 << 20;
     const LARGE: u64 = START + MIB;
-    /// An address that falls on the same slot of the remembered items.
+    /// An address that falls on the same slot of the remembered items as LARGE does.
     const OTHER: u64 = LARGE + ((REMEMBERED as u64) << 4);
     const END: u64 = START + 16 * MIB;
     const OF_BYTES: u64 = 1;
@@ -702,7 +705,7 @@ mod tests {
     const OB_SIZE: u64 = 16;
     const ITEMS: u64 = 24;
 
-    /// Zeros, except for some words.
+    /// A fake memory of zeros, except for the given words.
     struct Words(Vec<(u64, u64)>);
 
     impl Source for Words {
@@ -716,12 +719,12 @@ mod tests {
         }
     }
 
-    /// Make the words of an object of `size` bytes or items.
+    /// Return the words of an object that has `size` bytes or items.
     fn object(address: u64, kind: u64, size: u64) -> [(u64, u64); 2] {
         [(address + 8, kind), (address + OB_SIZE, size)]
     }
 
-    /// Read with blocks of 4 KiB at START, of 1 MiB at LARGE, and of 8 MiB at OTHER.
+    /// Call `act` with a reader. The memory has blocks of 4 KiB at START, of 1 MiB at LARGE, and of 8 MiB at OTHER.
     fn reading<T: Send>(
         watcher: &dyn Watcher,
         words: Vec<(u64, u64)>,
@@ -778,7 +781,7 @@ mod tests {
         let (first, second) = (END - 4 * MIB, END - 2 * MIB);
         let words = [object(first, OF_BYTES, 16 * CHEAP), object(second, OF_BYTES, 16 * CHEAP)].concat();
         let found = reading(&Unwatched, words, |reader, control| {
-            // Enough for the value itself and for not remembering it.
+            // This suffices for reading the value itself, and for the cost of not remembering it.
             reader.elsewhere = 2 * 16 * CHEAP + 2 * ITEM_HEAD as u64;
             [first, second].map(|address| reader.item(address, MAX_DEPTH, control).is_ok())
         });

@@ -1,5 +1,5 @@
-//! Sample used blocks before it is known what precedes an object: which distances from a block's start to an object
-//! occur, and which types.
+//! Take samples of used blocks before it is known what precedes an object: which distances from a block's start to an
+//! object occur, and which types occur.
 
 use crate::allocators::heaps::Heaps;
 use crate::allocators::sample::visit_sample;
@@ -11,12 +11,12 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::collections::HashMap;
 
-/// The largest distance from a block's start to an object in it.
+/// The largest distance in bytes from a block's start to an object that is tried.
 const FURTHEST: usize = 80;
 
-/// Count how often each distance from a block's start to an object occurs, by the flags of the object's type:
-/// `{(flags & mask, distance): blocks}`. The blocks are those of `visit_sample`. The layout's own distances are not
-/// used.
+/// Count how often each distance from a block's start to an object occurs, by the flags of the object's type: `{(flags
+/// & mask, distance): number of blocks}`. The blocks are those that `visit_sample` shows. The distances that the layout
+/// gives are not used.
 pub fn vote_distances(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -36,7 +36,8 @@ fn vote_in_block(types: &mut Types<'_>, head: &[u8], mask: u64, votes: &mut Hash
     let (type_at, count_at) = (types.layout.ob_type as usize, types.layout.ob_refcnt as usize);
     for distance in (0..head.len().saturating_sub(type_at + 7)).step_by(8) {
         let Some(kind) = types.lookup(u64_at(head, distance + type_at)) else { continue };
-        // In a program at low addresses a pointer is a small number too: a weakref before its class looks like a count.
+        // In a program at low addresses, a pointer is a small number too: in a block with a weakref before a class, the
+        // weakref's address looks like a reference count.
         let is_counted = match types.layout.is_free_threaded() {
             true => shared_count(&head[distance..], types.space.machine.user_end) == Some(true),
             false => (1..SMALL_COUNT).contains(&u64_at(head, distance + count_at)),
@@ -47,7 +48,7 @@ fn vote_in_block(types: &mut Types<'_>, head: &[u8], mask: u64, votes: &mut Hash
     }
 }
 
-/// Return the types to which blocks of a sample (`visit_sample`) point: `{address: tp_flags}`.
+/// Return the types to which the blocks of a sample (see `visit_sample`) point: `{address: tp_flags}`.
 pub fn sample_types(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

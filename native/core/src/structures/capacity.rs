@@ -1,25 +1,25 @@
-//! Measure the unused room of containers: a container says how many bytes of its block hold items.
+//! Measure the unused room of containers. A container tells how many bytes of its block contain items.
 
 use crate::allocators::block::Block;
 use gdbheap_access::machine::PageSize;
 use gdbheap_access::memory::pages::Pages;
 use std::collections::HashMap;
 
-/// The containers of one kind. `count`: how many there are; `capacity`: the bytes of their blocks that can hold items;
-/// `used`: the bytes that do.
+/// The containers of one kind. `count`: the number of containers; `capacity`: the bytes of their blocks that can
+/// contain items; `used`: the bytes that do contain items.
 #[derive(Clone, Copy, Debug, Default)]
 struct Filled {
     count: u64,
     capacity: u64,
     used: u64,
-    /// The unused bytes of containers that have less than a page of them each.
+    /// The unused bytes of those containers that each have less than a page of unused room.
     small: u64,
 }
 
-/// malloc rounds sizes to multiples of this.
+/// The unit in bytes to which malloc rounds sizes.
 const UNIT: u64 = 16;
 
-/// Where in its block a container keeps its items.
+/// The way in which a container places items in its block: from the start on, or scattered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Order {
     FromStart,
@@ -35,16 +35,17 @@ struct Roomy {
     order: Order,
 }
 
-/// All containers whose blocks are classified. Those with a page or more of unused room are kept one by one.
+/// The unused room of all containers whose blocks are classified. Containers with a page or more of unused room are
+/// kept one by one.
 #[derive(Default)]
 pub(crate) struct Rooms {
     by_kind: HashMap<u32, Filled>,
     roomy: Vec<Roomy>,
 }
 
-/// The containers of one kind and their unused room, in bytes. `small`: the unused room of containers that have less
-/// than a page of it each; `pages`: the resident unused room of the others; `most`, `address`: the largest such room in
-/// one container, and the address of its block.
+/// The containers of one kind and their unused room, in bytes. `small`: the unused room of the containers that each
+/// have less than a page of it; `pages`: the resident unused room of all other containers; `most`, `address`: the
+/// largest resident unused room of one container, and the address of its block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Capacity {
     pub kind: u32,
@@ -58,8 +59,8 @@ pub struct Capacity {
 }
 
 impl Roomy {
-    /// Return the resident bytes of whole pages without items. If items are scattered, return the resident bytes that a
-    /// compact copy would not need.
+    /// Return the resident bytes of the whole pages without items. If the items are scattered, return instead the
+    /// resident bytes that a compact copy would not need.
     fn resident(&self, pages: &Pages, page: PageSize) -> u64 {
         match self.order {
             Order::FromStart => {
@@ -71,7 +72,7 @@ impl Roomy {
 }
 
 impl Rooms {
-    /// Record the capacity of a container's block and how much of it is used.
+    /// Record the capacity of a container's block, and how many bytes of it are used.
     pub(crate) fn add(&mut self, kind: u32, block: &Block, (capacity, used): (u64, u64), order: Order, page: PageSize) {
         let capacity = capacity.min(block.end - block.address);
         let used = used.min(capacity);
@@ -82,12 +83,12 @@ impl Rooms {
         if capacity - used >= page.bytes() {
             self.roomy.push(Roomy { kind, start: block.address, end: block.address + capacity, used, order });
         } else {
-            // A block shrinks by whole units.
+            // A block can shrink only by whole units.
             sum.small += (capacity - used) / UNIT * UNIT;
         }
     }
 
-    /// Return a row for each kind of container that has blocks. Without `pages`, all unused room counts as resident.
+    /// Return a row for each kind of container that occurs. Without `pages`, all unused room counts as resident.
     pub(crate) fn rows(&self, pages: Option<&Pages>, page: PageSize) -> Vec<Capacity> {
         let row = |(kind, sum): (&u32, &Filled)| {
             let Filled { count, capacity, used, small } = *sum;

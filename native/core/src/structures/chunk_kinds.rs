@@ -1,4 +1,4 @@
-//! List chunks of malloc's arenas by kind.
+//! List the chunks of malloc's arenas by the kind of structure in them.
 
 use super::whole::Structures;
 use crate::allocators::glibc::{Listed, Wanted};
@@ -6,7 +6,7 @@ use crate::allocators::store::Store;
 use std::collections::HashSet;
 
 impl Structures {
-    /// Return the used chunks of these kinds that pass the filter, as rows of a list.
+    /// Return the used chunks that have one of these kinds and pass the filter, as rows of a list.
     pub fn chunks_of(&self, kinds: &HashSet<u32>, wanted: &Wanted) -> Vec<Listed> {
         let heaps = self.shared.lend();
         let mut found = Vec::new();

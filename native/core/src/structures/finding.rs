@@ -1,9 +1,9 @@
-//! Scan all words of blocks, static data and stacks, in one pass. The pass counts the pointers to each block, finds
+//! Scan all words of blocks, static data and stacks in one pass. The pass counts the pointers to each block, finds
 //! classes by their vtables, and collects words that may belong to a container.
 //!
-//! Layouts: libstdc++'s basic_string.h, stl_vector.h, stl_list.h, stl_tree.h, stl_deque.h, hashtable.h and
-//! shared_ptr_base.h (GCC 5 and later, with its ABI of C++11); libc++'s string, vector, list, __tree, __hash_table and
-//! __memory/shared_ptr.h.
+//! The layouts are those of libstdc++'s basic_string.h, stl_vector.h, stl_list.h, stl_tree.h, stl_deque.h, hashtable.h
+//! and shared_ptr_base.h (GCC 5 and later, with its ABI of C++11), and of libc++'s string, vector, list, __tree,
+//! __hash_table and __memory/shared_ptr.h.
 
 use super::kinds::UNKNOWN;
 use super::look::{keep, Look, Place};
@@ -16,24 +16,25 @@ use gdbheap_access::bytes::word_at;
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::reader::Reader;
 
-/// The most words of a container that are read, and (BEFORE) how many of them may precede its pointer to a block.
+/// The largest number of words of a container that are read, and (BEFORE) how many of them may precede the container's
+/// pointer to a block.
 const HOLDER: usize = 10;
 const BEFORE: usize = 3;
 const PIECE: u64 = 64 << 10;
-/// The longest string, in bytes, that a std::string keeps in itself and not in a block.
+/// The length in bytes of the longest string that a std::string stores in itself and not in a block.
 const LOCAL_STRING: u64 = 15;
-/// The smallest chunk of glibc's malloc.
+/// The size in bytes of the smallest chunk of glibc's malloc.
 const SMALLEST_CHUNK: u64 = 32;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Shape {
-    /// A string, with its number of bytes before the NUL.
+    /// The words may be a string, which has this number of bytes before the NUL.
     String(u64),
-    /// A vector, with the address at which its items end.
+    /// The words may be a vector, whose items end at this address.
     Vector(u64),
 }
 
-/// Words at the address `holder` that may be a std::string or std::vector with the block `id` as its buffer.
+/// Words at the address `holder` that may be a std::string or a std::vector whose buffer is the block `id`.
 pub(crate) struct Held {
     pub(crate) holder: u64,
     pub(crate) id: u32,
@@ -41,14 +42,14 @@ pub(crate) struct Held {
     pub(crate) shape: Shape,
     /// The capacity in bytes that the words state.
     pub(crate) capacity: u64,
-    /// How many of the words point to the beginning of the block.
+    /// How many of these words point to the beginning of the block.
     pub(crate) pointers: u32,
-    /// How many of the words point into the block.
+    /// How many of these words point into the block, after its beginning.
     pub(crate) inside: u32,
     pub(crate) on_stack: bool,
 }
 
-/// Offsets of the links in a tree's node.
+/// The offsets of the links in a node of a tree.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct TreeForm {
     pub(crate) parent: u64,
@@ -60,15 +61,17 @@ pub(crate) const LIBSTDCXX_TREE: TreeForm = TreeForm { parent: 8, left: 16, righ
 pub(crate) const LIBCXX_TREE: TreeForm = TreeForm { parent: 16, left: 0, right: 8 };
 
 /// The memory that candidates may take: TAKEN_FOR_EACH bytes for each byte that is searched, and TAKEN_ALWAYS bytes
-/// more. A program with only short Vecs in a Vec needs four bytes for each: 192 for the 24 bytes of a Vec and the 32 of
-/// its chunk. Words made to look like many candidates would need fifty.
+/// more. Four bytes for each suffice for a program that has only short Vecs in a Vec: the candidates take 192 bytes for
+/// the 24 bytes of a Vec and the 32 bytes of its chunk. Words that are made to look like many candidates would need
+/// fifty.
 const TAKEN_FOR_EACH: u64 = 6;
 const TAKEN_ALWAYS: u64 = 16 << 20;
 
-/// The possible containers that one worker has found, each as the address of its holder or of its block.
+/// The possible containers that one worker has found. Each is the address of its holder or of its block.
 #[derive(Default)]
 pub(crate) struct Candidates {
-    /// The bytes of memory that were searched, and (`taken`) the bytes that the candidates found there take.
+    /// The number of bytes of memory that were searched, and (`taken`) the number of bytes that the candidates found
+    /// there take.
     looked: u64,
     taken: u64,
     pub(crate) held: Vec<Held>,
@@ -79,12 +82,12 @@ pub(crate) struct Candidates {
     pub(crate) rings: Vec<(u32, u64)>,
     pub(crate) controls: Vec<(u32, u64)>,
     pub(crate) of_rust: OfRust,
-    /// How many words on stacks point to the beginning of each block.
+    /// For each block, how many words on stacks point to its beginning.
     pub(crate) from_stacks: ByAddress<u32>,
 }
 
 impl Candidates {
-    /// Return whether the candidates still take no more memory than expected for the memory that was searched.
+    /// Return whether the candidates take at most as much memory as is allowed for the memory that was searched.
     fn have_room(&self) -> bool {
         self.taken + self.of_rust.taken <= TAKEN_ALWAYS.saturating_add(self.looked.saturating_mul(TAKEN_FOR_EACH))
     }
@@ -93,8 +96,8 @@ impl Candidates {
 pub(crate) struct Finder<'a, const SHAPES: bool> {
     look: &'a Look<'a>,
     vtables: Vtables<'a>,
-    /// By the address of a class's name: the kind of its objects, their kind if no std::shared_ptr is left, and whether
-    /// they are the counts of std::shared_ptrs with a pointer to the object.
+    /// For each class, by the address of its name: the kind of its objects; their kind if no std::shared_ptr is left;
+    /// and whether they are the counts of std::shared_ptrs and have a pointer to the object.
     kinds: ByAddress<(u32, u32, bool)>,
     reader: Reader<'a>,
     scratch: Vec<u8>,
@@ -114,8 +117,8 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         }
     }
 
-    /// Return three facts about an object that begins with `word`, as in `kinds`: its kind, its kind if no
-    /// std::shared_ptr is left, and whether it is the counts of std::shared_ptrs with a pointer to the object.
+    /// Return three facts about an object that begins with `word`, as in `kinds`: its kind; its kind if no
+    /// std::shared_ptr is left; and whether it is the counts of std::shared_ptrs and has a pointer to the object.
     fn kind_by(&mut self, word: u64) -> (u32, u32, bool) {
         match self.vtables.at(word).filter(|vtable| vtable.to_top == 0) {
             Some(vtable) => {
@@ -132,7 +135,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
     /// Return whether a block begins with std::shared_ptr counts which say that no std::shared_ptr is left.
     fn has_no_owner(&self, head: &[u8]) -> bool {
         let (libraries, counts) = (self.look.libraries, word_at(head, 8));
-        // libstdc++ counts owners from one, in 32 bits; libc++ from zero, in 64.
+        // libstdc++ counts owners from one, in 32 bits. libc++ counts them from zero, in 64 bits.
         libraries.libcxx && counts == Some(u64::MAX)
             || libraries.libstdcxx && !libraries.libcxx && counts.is_some_and(|counts| counts as u32 == 0)
     }
@@ -145,7 +148,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         }
     }
 
-    /// Scan all words of memory outside blocks.
+    /// Scan all words of a range of memory outside blocks.
     pub(crate) fn range(&mut self, start: u64, end: u64, place: Place) {
         self.pieces(start.next_multiple_of(8), end, place);
     }
@@ -156,7 +159,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         bytes.resize((before + PIECE + after) as usize, 0);
         let mut at = start;
         while let Some(next) = self.look.heaps.space.next_backed(at).filter(|next| *next < end) {
-            // Words before a gap in memory do not belong to a container after it.
+            // Words before a gap in memory belong to no container after the gap.
             let first = if next > at { next } else { at.saturating_sub(before).max(start) };
             at = next.next_multiple_of(8);
             let wanted = (end.min(at + PIECE + after) - first) as usize;
@@ -169,7 +172,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         self.scratch = bytes;
     }
 
-    /// Scan those words of `bytes` that begin at the offsets `core`. `base`: the address of `bytes`.
+    /// Scan those words of `bytes` that begin at the offsets `core`. `base`: the address of `bytes` in the target.
     fn scan(&mut self, bytes: &[u8], base: u64, core: std::ops::Range<usize>, place: Place) {
         let (low, high) = self.look.bounds;
         let libraries = self.look.libraries;
@@ -197,7 +200,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
                 self.found.of_rust.take(self.look, &mut self.reader, &words, (id, &block), place);
             }
             if word != block.address {
-                // A word may also point to the header before a block, that is, to the end of the block before.
+                // A word may also point to the header before a block, which is the end of the previous block.
                 if place != Place::Stack && word > block.address {
                     self.look.refer(id, false);
                 }
@@ -213,7 +216,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         }
     }
 
-    /// Record the containers that may hold the block whose address is at `offset`.
+    /// Record the containers that may hold the block to which the word at `offset` points.
     fn shapes(&mut self, bytes: &[u8], offset: usize, at: u64, (id, block): (u32, &Block), place: Place) {
         let [one, two, three] = [8, 16, 24].map(|more| word_at(bytes, offset + more).unwrap_or(u64::MAX));
         let libraries = self.look.libraries;
@@ -240,7 +243,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
                 keep(&mut self.found.held, held(Shape::String(size), capacity & !1, 1), &mut self.found.taken);
             }
         }
-        // Four pointers into one block do not belong to a vector, but for example to a file or a split buffer.
+        // Four pointers into one block belong to no vector, but for example to a file or a split buffer.
         let is_inside = |word: u64| (block.address..=block.end).contains(&word);
         let has_three = is_inside(one) && one <= two && two > block.address && look.fits(block, two - block.address);
         if has_three && !is_inside(three) && !is_inside(before) {
@@ -267,7 +270,8 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         }
     }
 
-    /// Record whether the block may be a node of a ring or the root of a tree, by its neighbours' links.
+    /// Record the block as a candidate if the links of its neighbours suggest that it is a node of a ring or the root
+    /// of a tree.
     fn node(&mut self, address: u64, id: u32, head: &[u8]) {
         let Some([one, two, three]) = words_of(head) else { return };
         if one < LOWEST && two < LOWEST && three < LOWEST {
@@ -280,7 +284,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
             }
         }
         let count = self.look.ids.count() as u64;
-        // The tree's header comes after the comparison object, and never begins a block.
+        // The header of a tree comes after the comparison object, and so never begins a block.
         let may_be_root = |parent: u64| parent > LOWEST && self.look.block_from(parent).is_none();
         if self.look.libraries.libstdcxx && one as u32 <= 1 && may_be_root(two) {
             if let Some([color, root, _, _, nodes]) = self.reader.words::<5>(two) {
@@ -299,7 +303,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
     }
 }
 
-/// Return whether objects of the class are counts of shared_ptrs with a pointer and no deleter of their own.
+/// Return whether the objects of a class are the counts of shared_ptrs that have a pointer and no deleter of their own.
 fn points_to_object(class: &str) -> bool {
     class.starts_with("std::_Sp_counted_ptr<") || class.starts_with("std::__1::__shared_ptr_pointer<")
 }
@@ -343,8 +347,8 @@ impl<const SHAPES: bool> Visitor for Finder<'_, SHAPES> {
     }
 }
 
-/// Return whether the words are the remains of a small free chunk: `fd`, `bk`, its size, and the size of the next chunk
-/// with its flag for a previous chunk in use. The address in `bk` may be a block by now.
+/// Return whether the words are the remains of a small free chunk: `fd`, `bk`, its size, and the size word of the next
+/// chunk, which has the flag for a previous chunk in use. By now the address in `bk` may be that of a block.
 fn is_left_over(before: u64, one: u64, two: u64) -> bool {
     let is_size = |word: u64| word & 8 == 0 && word >= SMALLEST_CHUNK;
     before > LOWEST && before % 16 == 0 && one % 16 == 0 && is_size(one) && is_size(two) && two & 1 == 1

@@ -1,65 +1,65 @@
-//! The kinds that a block can have, and a number for each kind that occurs.
+//! The kinds that a block can have, and the number of each kind that occurs.
 
 use std::collections::HashMap;
 
-/// The number that stands for an unknown kind.
+/// The number of the unknown kind.
 pub(crate) const UNKNOWN: u32 = 0;
 
-/// What a block contains: the kinds of objects and containers that are known.
+/// The family of a block's kind: the objects and containers that are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
-    /// An object with a vtable, or one that is known by the pointers to it.
+    /// An object that has a vtable, or an object that is known by the pointers to it.
     Object,
-    /// A block that std::make_shared makes: an object together with the counts of its `std::shared_ptr`s.
+    /// A block that std::make_shared makes. It contains an object together with the counts of its `std::shared_ptr`s.
     MakeShared,
-    /// A block of std::make_shared whose object was destroyed, and whose memory std::weak_ptrs keep.
+    /// A block of std::make_shared whose object was destroyed. Only std::weak_ptrs keep its memory.
     Destroyed,
-    /// The counts of the `std::shared_ptr`s to an object.
+    /// The counts of the `std::shared_ptr`s to an object that lies in another block.
     SharedPtr,
-    /// A block that the caller has named.
+    /// A block to which the caller has given a name.
     Named,
     String,
     Vector,
-    /// A node of std::map or std::set, or of their multi versions.
+    /// A node of a std::map or std::set, or of a std::multimap or std::multiset.
     Map,
     List,
-    /// A node of std::unordered_map or std::unordered_set. `Buckets`: the array of the container's buckets.
+    /// A node of a std::unordered_map or std::unordered_set. `Buckets`: the array of buckets of such a container.
     Unordered,
     Buckets,
-    /// A block with items of a std::deque. `DequeMap`: the array of pointers to these blocks.
+    /// A block with items of a std::deque. `DequeMap`: the array of pointers to such blocks.
     Deque,
     DequeMap,
-    /// Bytes of Rust's String, or of a Vec<u8> with text.
+    /// The bytes of a Rust String, or of a Vec<u8> that contains text.
     RustString,
     RustVec,
     RustDeque,
-    /// Items of a Vec or a VecDeque: the holder's words fit both.
+    /// The items of a Vec or a VecDeque: the words of the holder fit both.
     RustVecOrDeque,
-    /// The single block of a hashbrown table: slots and control bytes.
+    /// The single block of a hashbrown table, with slots and control bytes.
     RustTable,
-    /// A node of BTreeMap or BTreeSet.
+    /// A node of a BTreeMap or BTreeSet.
     RustTree,
     /// The object of a Box<dyn Trait>.
     RustBox,
     /// The object of an Arc<dyn Trait> or Rc<dyn Trait>, with its counts.
     RustCounted,
-    /// The object of a Box, or of an Arc or Rc: it is unknown which.
+    /// The object of a Box, or the object of an Arc or Rc: it is unknown which of these it is.
     RustObject,
     /// The value of an Arc or Rc, with its counts.
     RustShared,
-    /// A channel. `RustMessages`: a block of its messages.
+    /// The block of a channel. `RustMessages`: a block with messages of the channel.
     RustChannel,
     RustMessages,
 }
 
 impl Family {
-    /// Return whether the holder of such a block points into its middle. A hashbrown table has its slots before the
-    /// control bytes, to which the holder points.
+    /// Return whether the holder of a block of this family points to the middle of the block. In a hashbrown table the
+    /// slots precede the control bytes, to which the holder points.
     pub fn is_held_inside(self) -> bool {
         self == Family::RustTable
     }
 
-    /// Return the family's name in answers.
+    /// Return the name of the family that is used in results.
     pub fn name(self) -> &'static str {
         match self {
             Family::Object => "object",
@@ -91,7 +91,7 @@ impl Family {
     }
 }
 
-/// A kind with the number of its blocks and their bytes, headers included; `class` is empty if unknown.
+/// A kind, with the number of its blocks and their bytes, headers included. `class` is empty if the class is unknown.
 #[derive(Clone, Debug)]
 pub struct KindRow {
     pub family: &'static str,
@@ -100,12 +100,12 @@ pub struct KindRow {
     pub bytes: u64,
 }
 
-/// The kinds that occur, numbered from one on.
+/// The kinds that occur. They are numbered from one on.
 #[derive(Default)]
 pub(crate) struct Kinds {
     pub(crate) rows: Vec<(Family, String)>,
     numbers: HashMap<(Family, String), u32>,
-    /// The numbers of kinds without a class: nearly all blocks of containers are of such a kind.
+    /// The numbers of the kinds that have no class. Nearly all blocks of containers have such a kind.
     plain: HashMap<Family, u32>,
 }
 

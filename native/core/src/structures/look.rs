@@ -9,9 +9,9 @@ use crate::graph::ids::Ids;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The largest count of words that point to a block: further words are not counted.
+/// The largest count of words that point to a block. Further words are not counted.
 pub(crate) const MANY: u8 = 200;
-/// The libraries that the program uses; only containers of these are searched for.
+/// The libraries that the program uses. Only containers of these libraries are searched.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Libraries {
     pub libstdcxx: bool,
@@ -29,17 +29,17 @@ impl Libraries {
     }
 }
 
-/// The place of a word.
+/// The memory in which a word lies.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Place {
-    /// In the block that begins at this address.
+    /// The word lies in the block that begins at this address.
     Block(u64),
     Static,
     Stack,
 }
 
-/// Add a candidate, and add to `taken` the bytes that it takes: twice its size, as while a vector grows or is copied
-/// into a map.
+/// Add a candidate to `all`. Also add to `taken` the number of bytes that it takes: twice its size, because it takes as
+/// much while a vector grows or is copied into a map.
 pub(crate) fn keep<T>(all: &mut Vec<T>, one: T, taken: &mut u64) {
     *taken += 2 * std::mem::size_of::<T>() as u64;
     all.push(one);
@@ -48,45 +48,47 @@ pub(crate) fn keep<T>(all: &mut Vec<T>, one: T, taken: &mut u64) {
 pub(crate) struct Look<'a> {
     pub(crate) heaps: Heaps<'a>,
     pub(crate) ids: &'a Ids,
-    /// The lowest and the highest address of a block.
+    /// The lowest and the highest address in any block.
     pub(crate) bounds: (u64, u64),
-    /// The memory of loaded objects, ascending.
+    /// The memory of loaded objects, as ascending ranges.
     pub(crate) objects: &'a [(u64, u64)],
-    /// The executable part of that memory, ascending.
+    /// The executable part of the memory of loaded objects, as ascending ranges.
     pub(crate) code: &'a [(u64, u64)],
     pub(crate) libraries: Libraries,
     /// The kind of each block, by its number.
     pub(crate) kinds: Vec<AtomicU32>,
-    /// How many words in blocks and in static data point to the beginning of each block, at most MANY.
+    /// For each block, how many words in blocks and in static data point to its beginning. The count is at most MANY.
     pub(crate) references: Vec<AtomicU8>,
-    /// How many words in blocks and in static data point into each block, after its beginning, at most MANY.
+    /// For each block, how many words in blocks and in static data point into it, after its beginning. The count is at
+    /// most MANY.
     pub(crate) inside: Vec<AtomicU8>,
-    /// Bytes of class names that may still be read.
+    /// The number of bytes of class names that may still be read.
     pub(crate) names: AtomicU64,
-    /// For each order that a Vec's words may have: the evidence, in bits, that words in this order point to texts.
+    /// For each order that the words of a Vec may have: the evidence, in bits, that words in this order point to texts.
     pub(crate) votes: [AtomicU32; 2],
     /// Whether candidates were left out because they would have taken too much memory.
     pub(crate) left_out: AtomicBool,
     pub(crate) known: Mutex<Kinds>,
-    /// The capacity of containers, and how much of it they use.
+    /// The capacity of containers, and how much of it is used.
     pub(crate) rooms: Mutex<Rooms>,
 }
 
 impl<'a> Look<'a> {
-    /// Record that a candidate is left out because memory is short. Return false, for the caller to drop it.
+    /// Record that a candidate is left out because memory is short. Returns false, so that the caller drops the
+    /// candidate.
     #[cold]
     pub(crate) fn leave_out(&self) -> bool {
         self.left_out.store(true, Ordering::Relaxed);
         false
     }
 
-    /// Return the used block that begins at `address`, with its number.
+    /// Return the used block that begins at `address`, and its number.
     #[inline]
     pub(crate) fn block_from(&self, address: u64) -> Option<(u32, Block)> {
         self.block_with(address).filter(|(_, block)| block.address == address)
     }
 
-    /// Return the used block that holds `address`, with its number.
+    /// Return the used block that contains `address`, and its number.
     #[inline]
     pub(crate) fn block_with(&self, address: u64) -> Option<(u32, Block)> {
         let (low, high) = self.bounds;
@@ -97,15 +99,16 @@ impl<'a> Look<'a> {
         Some((self.ids.id_of(block.place)?, block))
     }
 
-    /// Return whether a request for `bytes` bytes may have got this block.
+    /// Return whether the allocator may have chosen this block for a request of `bytes` bytes.
     #[inline]
     pub(crate) fn fits(&self, block: &Block, bytes: u64) -> bool {
         let page = self.heaps.space.machine.page.bytes();
         self.heaps.store_of(block.place).may_be_given(block.end - block.address, bytes, page)
     }
 
-    /// Return the fewest and the most bytes for which a request may have got this block. Without `with_rest`, assume
-    /// that the block has no remainder that was too small for a chunk of its own.
+    /// Return the smallest and the largest number of requested bytes for which the allocator may have chosen this
+    /// block. Without `with_rest`, assume that the block contains no remainder that was too small for a chunk of its
+    /// own.
     #[inline]
     pub(crate) fn requests(&self, block: &Block, with_rest: bool) -> (u64, u64) {
         let page = self.heaps.space.machine.page.bytes();
@@ -132,8 +135,8 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Return the kind that a block of std::make_shared has after its object was destroyed. Other kinds stay as they
-    /// are.
+    /// Return the kind that a block of std::make_shared has after its object was destroyed. Any other kind is returned
+    /// unchanged.
     pub(crate) fn destroyed(&self, kind: u32) -> u32 {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match known.row(kind).filter(|(family, _)| *family == Family::MakeShared).map(|(_, class)| class.clone()) {
@@ -142,7 +145,8 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Record the capacity of a container's block and how much of it is used. The block's kind must be set already.
+    /// Record the capacity of a container's block, and how many bytes of it are used. The kind of the block must be set
+    /// already.
     pub(crate) fn fill(&self, id: u32, block: &Block, capacity: u64, used: u64, order: Order) {
         let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         rooms.add(self.kind(id), block, (capacity, used), order, self.heaps.space.machine.page);
@@ -161,7 +165,7 @@ impl<'a> Look<'a> {
         known.row(self.kind(id)).is_some_and(|(found, _)| *found == family)
     }
 
-    /// Count one more word that points to the beginning of a block (`begins`), or into its middle.
+    /// Count one more word that points to the beginning of a block (if `begins` is true), or into its middle.
     pub(crate) fn refer(&self, id: u32, begins: bool) {
         let count = &(if begins { &self.references } else { &self.inside })[id as usize];
         if count.load(Ordering::Relaxed) < MANY {

@@ -1,4 +1,5 @@
-//! Find blocks that record a mapping: they contain the mapping's address and, near it, its size.
+//! Find blocks that record a mapping. Such a block contains the address of the mapping and, near this address, the size
+//! of the mapping.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -7,13 +8,14 @@ use gdbheap_access::bytes::{range_at, u64_at};
 use gdbheap_access::error::Result;
 use gdbheap_access::work::{Control, Watcher};
 
-/// How many words before and (BEHIND) after the address may be the size.
+/// The number of words before the address of the mapping, and (BEHIND) the number of words after it, that may be the
+/// size.
 const BEFORE: usize = 4;
 const BEHIND: usize = 8;
 const MOST: usize = 1 << 16;
 
-/// The address of a block, the address of the word in it, the word (the mapping's address), and the largest fitting
-/// size near it.
+/// The address of a block, the address of a word in it, the word itself (the address of a mapping), and the largest
+/// fitting size near the word.
 pub type MappedBy = (u64, u64, u64, u64);
 
 struct Finding<'a> {
@@ -23,7 +25,8 @@ struct Finding<'a> {
 }
 
 impl Finding<'_> {
-    /// Return the end of the range that contains `pointer`, if a page begins there; else None.
+    /// Return the end of the range that contains `pointer`; None if no page begins at `pointer`, or if no range
+    /// contains it.
     #[inline(always)]
     fn end_from(&self, pointer: u64) -> Option<u64> {
         let is_page = pointer != 0 && pointer % self.page == 0;
@@ -51,8 +54,8 @@ impl Visitor for Finding<'_> {
     }
 }
 
-/// Find the used blocks that contain the address of a page in `ranges` (ascending) and, near it, a size that does not
-/// exceed the rest of that range.
+/// Find the used blocks that contain the address of a page in `ranges` (ascending) and, near this address, a size that
+/// does not exceed the rest of the range.
 pub fn find_mapped(watcher: &dyn Watcher, heaps: Heaps<'_>, ranges: &[(u64, u64)], page: u64) -> Result<Vec<MappedBy>> {
     let jobs = heaps.jobs();
     let init = || (Walk::new(heaps), Finding { ranges, page: page.max(1), found: Vec::new() });

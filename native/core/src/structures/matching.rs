@@ -1,4 +1,4 @@
-//! Find blocks by the words that they begin with.
+//! Find blocks by the words at their beginning.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -8,7 +8,8 @@ use gdbheap_access::bytes::word_at;
 use gdbheap_access::error::Result;
 use gdbheap_access::work::{Control, Watcher};
 
-/// A block with one of the requested words: (its address, its size with the header, the offset of the word in it).
+/// A block that contains one of the requested words: (its address, its size including the header, the offset of the
+/// word in it).
 pub type Matched = (u64, u64, u64);
 
 struct Matching<'a> {
@@ -29,8 +30,8 @@ impl Visitor for Matching<'_> {
     }
 }
 
-/// Find the used blocks that have one of `words` among their first eight words. A block with several is found once,
-/// with the offset of the first.
+/// Find the used blocks that have one of `words` among their first eight words. A block with several of these words is
+/// found once, with the offset of the first one.
 pub fn blocks_with(watcher: &dyn Watcher, heaps: Heaps<'_>, words: &[u64]) -> Result<Vec<Matched>> {
     let words: Addresses = words.iter().copied().collect();
     let jobs = heaps.jobs_of(|store| !store.is_told_by_walk());

@@ -1,4 +1,4 @@
-//! Classify the blocks of C++ and Rust programs, by proofs from the bytes of several blocks.
+//! Classify the blocks of C++ and Rust programs. The proofs use the bytes of several blocks.
 #![forbid(unsafe_code)]
 
 pub(crate) mod capacity;

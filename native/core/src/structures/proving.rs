@@ -1,5 +1,5 @@
-//! Prove containers of C++ whose parts agree. Each proof follows all links of a container, and checks that it has as
-//! many nodes as it says.
+//! Prove that containers of C++ are what they look like. Each proof follows all links of a container, and checks that
+//! its parts agree and that it has as many nodes as it says.
 
 use super::capacity::Order;
 use super::finding::{TreeForm, LIBSTDCXX_TREE};
@@ -11,30 +11,33 @@ use crate::by_address::Addresses;
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::reader::Reader;
 
-/// How many links all proofs together may follow: LINKS_FOR_EACH for each block of the target, and FIRST_LINKS more.
+/// The number of links that all proofs together may follow: LINKS_FOR_EACH for each block of the target, and
+/// FIRST_LINKS more.
 const LINKS_FOR_EACH: u64 = 16;
 const FIRST_LINKS: u64 = 1 << 16;
-/// std::deque keeps items smaller than this together in a node of as many bytes; larger items have nodes of their own.
+/// The size in bytes of a node of a std::deque with small items. Items that are smaller than this share a node; each
+/// larger item has a node of its own.
 const DEQUE_BYTES: u64 = 512;
-/// libc++ keeps items smaller than SPLIT_LARGEST bytes together, as many as fit into SPLIT_BYTES.
+/// The size of a block of a std::deque of libc++: items smaller than SPLIT_LARGEST bytes share a block, as many as fit
+/// into SPLIT_BYTES.
 const SPLIT_BYTES: u64 = 4 << 10;
 const SPLIT_LARGEST: u64 = 256;
 const RED: u32 = 0;
-/// Fewer nodes than FEW_NODES do not show whether their last word is a field. In a field of pointers, at most one node
-/// in MOST_ODD may have a number that is no address.
+/// The number of nodes from which it shows whether their last word is a field. If it is a field of pointers, at most
+/// one node in MOST_ODD may have a number there that is no address.
 const FEW_NODES: usize = 4;
 const MOST_ODD: usize = 20;
 
 pub(crate) struct Prover<'a> {
     look: &'a Look<'a>,
     pub(crate) reader: Reader<'a>,
-    /// The parts of blocks that hold no items, according to the containers to which the blocks belong.
+    /// The parts of blocks that contain no items, according to the containers to which the blocks belong.
     pub(crate) dead: Vec<(u64, u64)>,
     seen: Bits,
-    /// Arrays of buckets that were read.
+    /// The addresses of the arrays of buckets that were read.
     scanned: Addresses,
-    /// Links that may still be followed: proofs must take time in proportion to the target's size, whatever it
-    /// contains.
+    /// The number of links that may still be followed. The limit makes the time of all proofs proportional to the
+    /// target's size, whatever the target contains.
     left: u64,
 }
 
@@ -52,18 +55,18 @@ impl<'a> Prover<'a> {
         }
     }
 
-    /// Count one more link; None if there were too many.
+    /// Count one more link; None if too many links were followed.
     fn step(&mut self) -> Option<()> {
         self.left = self.left.checked_sub(1)?;
         Some(())
     }
 
-    /// Return the number of the block that begins at `address`, if its kind is unknown so far.
+    /// Return the number of the block that begins at `address`; None if the kind of the block is already known.
     fn unknown(&self, address: u64) -> Option<u32> {
         self.unknown_block(address).map(|(id, _)| id)
     }
 
-    /// Return the block that begins at `address`, with its number, if its kind is unknown so far.
+    /// Return the block that begins at `address`, and its number; None if the kind of the block is already known.
     fn unknown_block(&self, address: u64) -> Option<(u32, Block)> {
         self.look.block_from(address).filter(|(id, _)| self.look.kind(*id) == UNKNOWN)
     }
@@ -73,8 +76,9 @@ impl<'a> Prover<'a> {
         ids.iter().for_each(|id| self.look.set_kind(*id, kind));
     }
 
-    /// Classify the nodes of a container, for all of which the same number of bytes was requested. Bytes after the
-    /// largest request that fits all of them were added by malloc and are older than the node: record these in `dead`.
+    /// Classify the nodes of a container. The same number of bytes was requested for all of them. Bytes after the
+    /// largest request that fits all nodes were added by malloc and are older than the node: record these bytes in
+    /// `dead`.
     fn name_nodes(&mut self, nodes: &[(u32, Block)], family: Family) {
         let kind = self.look.number(family, "");
         let (mut least, mut most, mut largest) = (0, u64::MAX, 0);
@@ -91,9 +95,9 @@ impl<'a> Prover<'a> {
         self.dead.extend(larger.map(|(_, block)| (block.address + from, block.end)));
     }
 
-    /// Return the offset at which the last field of a container's nodes ends. Their smallest blocks hold `most` bytes.
-    /// The last word of these may lie after the requested bytes: it is not a field if some nodes have a number there
-    /// that is no address.
+    /// Return the offset at which the last field of a container's nodes ends. The smallest blocks of nodes have `most`
+    /// bytes. The last word of such a block may lie after the requested bytes. It is not a field if some nodes have a
+    /// number there that is no address.
     fn end_of_fields(&mut self, nodes: &[(u32, Block)], most: u64) -> u64 {
         let smallest = nodes.iter().find(|(_, block)| block.end - block.address == most);
         let (least, _) = smallest.map_or((most, most), |(_, block)| self.look.requests(block, false));
@@ -114,8 +118,8 @@ impl<'a> Prover<'a> {
         }
     }
 
-    /// Prove the tree with this header, and classify its nodes. It must have as many nodes as it says, links that are
-    /// consistent in both directions, and its first node among them. None if it is no tree.
+    /// Prove the tree with this header, and classify its nodes. The tree must have as many nodes as it says, links that
+    /// are consistent in both directions, and its first node among the nodes. None if it is no tree.
     pub(crate) fn tree(&mut self, header: u64, form: TreeForm) -> Option<()> {
         let is_libstdcxx = form == LIBSTDCXX_TREE;
         let (root, leftmost, count) = match is_libstdcxx {
@@ -157,8 +161,8 @@ impl<'a> Prover<'a> {
         self.reader.word(address.checked_add(offset)?)
     }
 
-    /// Prove the std::list whose ring of links contains this block, and classify its nodes. One part of the ring must
-    /// have the number of the others. None if it is no list.
+    /// Prove the std::list whose ring of links contains this block, and classify its nodes. One element of the ring
+    /// must be the header, which contains the number of the other elements. None if it is no list.
     pub(crate) fn ring(&mut self, id: u32, block: u64) -> Option<()> {
         if self.seen.get(u64::from(id)) {
             return None;
@@ -193,7 +197,8 @@ impl<'a> Prover<'a> {
         Some(())
     }
 
-    /// Return the only block in a ring that has the number of the others; None if there is none, or several.
+    /// Return the only block in a ring that contains the number of the other elements; None if there is no such block,
+    /// or several.
     fn header_among(&mut self, nodes: &[(u32, Block)]) -> Option<u64> {
         let others = nodes.len() as u64 - 1;
         let mut found = None;
@@ -205,8 +210,9 @@ impl<'a> Prover<'a> {
         found
     }
 
-    /// Prove a hash table. Its chain must have as many nodes as it says. Each bucket must point to the node of the
-    /// chain before its own first node, and the bucket of the first node to the table's own link.
+    /// Prove a hash table, and classify its blocks. The chain of the table must have as many nodes as the table says.
+    /// Each bucket must point to the node of the chain before its own first node, and the bucket of the chain's first
+    /// node must point to the table's own link.
     pub(crate) fn table(&mut self, table: u64) -> Option<()> {
         let [buckets, bucket_count, first, count, load] = self.reader.words::<5>(table)?;
         let load = f32::from_bits(load as u32);
@@ -229,7 +235,7 @@ impl<'a> Prover<'a> {
         }
         let own = table + 16;
         let mut of_first = 0;
-        // All arrays together are no larger than the target, so only reading one again costs links.
+        // All arrays together are no larger than the target, so an array costs links only if it is read again.
         let is_again = !self.scanned.insert(buckets);
         for place in 0..bucket_count {
             if is_again {
@@ -253,8 +259,8 @@ impl<'a> Prover<'a> {
         Some(())
     }
 
-    /// Prove a std::deque of libstdc++: both its iterators must agree with the array of pointers, and each pointer
-    /// between them must be that of a block.
+    /// Prove a std::deque of libstdc++. Both of its iterators must agree with its array of pointers, and each pointer
+    /// between the iterators must be the address of a block.
     pub(crate) fn deque(&mut self, deque: u64) -> Option<()> {
         let [map, places, from @ ..] = self.reader.words::<6>(deque)?;
         let to = self.reader.words::<4>(deque.checked_add(48)?)?;
@@ -268,7 +274,7 @@ impl<'a> Prover<'a> {
         {
             return None;
         }
-        // Small items share a node, as many as fit; a larger one has a node of its own.
+        // Small items share a node, as many as fit. A larger item has a node of its own.
         if bytes < DEQUE_BYTES / 2 + 1 || (start == finish && from[0] > to[0]) {
             return None;
         }
@@ -293,8 +299,8 @@ impl<'a> Prover<'a> {
         Some(())
     }
 
-    /// Prove a std::deque of libc++: all used pointers of its array must point to blocks of the one size that libc++
-    /// requests.
+    /// Prove a std::deque of libc++. All used pointers of its array must point to blocks, and the size of these blocks
+    /// must be the one that libc++ requests.
     pub(crate) fn split_deque(&mut self, deque: u64) -> Option<()> {
         let [array, begin, end, limit, first, count] = self.reader.words::<6>(deque)?;
         let (map, block) = self.look.block_from(array)?;
@@ -303,7 +309,7 @@ impl<'a> Prover<'a> {
         if !in_order || self.look.kind(map) != UNKNOWN || !self.look.fits(&block, limit - array) {
             return None;
         }
-        // A node has at most 4096 items (of one byte), and at least 16 of any size.
+        // A node has at most 4096 items (of one byte each), and at least 16 items of any size.
         if first.checked_add(count)? > places.checked_mul(SPLIT_BYTES)? {
             return None;
         }
@@ -319,7 +325,7 @@ impl<'a> Prover<'a> {
             sizes = (usable.min(sizes.0), usable.max(sizes.1));
             nodes.push(id);
         }
-        // Chunks of one size may differ by a remainder that was too small for a chunk of its own.
+        // The sizes of these chunks may differ by a remainder that was too small for a chunk of its own.
         if sizes.0 <= SPLIT_BYTES - SPLIT_LARGEST || sizes.1 - sizes.0 > 16 {
             return None;
         }
@@ -329,7 +335,7 @@ impl<'a> Prover<'a> {
         Some(())
     }
 
-    /// Return whether the block begins with an object that has a vtable, as an array of items may.
+    /// Return whether the block begins with an object that has a vtable. An array of items may also begin so.
     pub(crate) fn is_object(&self, id: u32) -> bool {
         self.look.is_of(id, Family::Object)
     }

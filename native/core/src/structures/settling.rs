@@ -1,5 +1,5 @@
-//! Classify strings, vectors, and objects of std::shared_ptr. A buffer shows nothing about its holder, so words that
-//! look like a holder count only if nothing else points to the buffer.
+//! Classify the buffers of strings and vectors, and the objects of std::shared_ptr. A buffer shows nothing about its
+//! holder. So words that look like the holder of a buffer count only if nothing else points to the buffer.
 
 use super::capacity::Order;
 use super::finding::{Held, Shape};
@@ -12,34 +12,34 @@ use std::mem::discriminant;
 use std::sync::atomic::Ordering;
 use std::sync::PoisonError;
 
-/// The most rounds. Memory that one round finds to be stale may let the next round classify another buffer, and so on.
-/// Strings in the old memory of a vector that grew make the longest such chains.
+/// The largest number of rounds. Memory that one round finds to be stale may let the next round classify another
+/// buffer, and so on. Strings in the old memory of a vector that grew make the longest chains of this kind.
 const ROUNDS: usize = 64;
-/// The offset, in libstdc++'s std::string, of the second half of a short text. A pointer, a size and a capacity lie
-/// before it.
+/// The offset, in a std::string of libstdc++, of the second half of a short text. Before it lie a pointer, a size and a
+/// capacity.
 const SHORT: u64 = 24;
 
-/// The result of the last round, ascending. `left_over`: the parts of containers' blocks that hold no items; `holders`:
-/// the addresses of words that certainly point to buffers.
+/// The result of the last round. `left_over`: the parts of containers' blocks that contain no items, ascending;
+/// `holders`: the addresses of words that certainly point to buffers, ascending.
 #[derive(Default)]
 pub(crate) struct Settled {
     pub(crate) left_over: Vec<(u64, u64)>,
     pub(crate) holders: Vec<u64>,
 }
 
-/// Classifies the buffers of strings and vectors.
+/// A classifier of the buffers of strings and vectors.
 pub(crate) struct Settler<'a, 'b> {
     pub(crate) look: &'a Look<'a>,
     pub(crate) prover: &'b mut Prover<'a>,
-    /// How many words on stacks point to each block.
+    /// For each block, how many words on stacks point to it.
     pub(crate) from_stacks: ByAddress<u32>,
-    /// How many words in `dead` point to each block.
+    /// For each block, how many words in `dead` point to its beginning.
     pub(crate) from_dead: ByAddress<u32>,
-    /// How many words in `dead` point into each block.
+    /// For each block, how many words in `dead` point into it, after its beginning.
     pub(crate) inside_from_dead: ByAddress<u32>,
-    /// Parts of blocks, ascending, in which words are stale or text.
+    /// Parts of blocks in which all words are stale or text, ascending.
     pub(crate) dead: Vec<(u64, u64)>,
-    /// The bytes after the text in buffers of strings and, in the strings themselves, the word that only a short text
+    /// The bytes after the text in buffers of strings; and, in the strings themselves, the word that only a short text
     /// uses.
     pub(crate) behind_texts: Vec<(u64, u64)>,
     /// The addresses of words that point to the classified buffers.
@@ -47,7 +47,7 @@ pub(crate) struct Settler<'a, 'b> {
 }
 
 impl Settler<'_, '_> {
-    /// Classify the buffers. `held`: all words that look like holders of a buffer.
+    /// Classify all buffers. `held`: all words that look like holders of a buffer.
     pub(crate) fn settle(mut self, mut held: Vec<Held>) -> Settled {
         held.sort_unstable_by_key(|row| row.id);
         let found = std::mem::take(&mut self.dead);
@@ -65,7 +65,7 @@ impl Settler<'_, '_> {
             self.bury(found);
         }
         let Settler { look, mut dead, behind_texts, mut holders, .. } = self;
-        // A text may contain any bytes.
+        // Words in a text do not count, because a text may contain any bytes.
         dead.retain(|(start, _)| look.block_with(*start).is_some_and(|(id, _)| !look.is_of(id, Family::String)));
         dead.extend(behind_texts);
         dead.sort_unstable();
@@ -78,8 +78,9 @@ impl Settler<'_, '_> {
         known.row(self.look.kind(id)).is_some_and(|(family, _)| *family != Family::Object)
     }
 
-    /// Classify the buffer to which all these words point, if they agree on what it is and nothing else points to it.
-    /// Return the parts of the buffer and of its holders that have no content; None if the buffer was not classified.
+    /// Classify the buffer to which all these words point, if the words agree on its family and nothing else points to
+    /// the buffer. Return the parts of the buffer and of its holders that have no content; None if the buffer was not
+    /// classified.
     fn buffer(&mut self, rows: &[Held]) -> Option<Vec<(u64, u64)>> {
         let family = only_shape(rows).filter(|_| self.are_all(rows))?;
         let (id, block) = (rows[0].id, rows[0].block);
@@ -119,7 +120,8 @@ impl Settler<'_, '_> {
         Some(found)
     }
 
-    /// Return whether the block begins with an object that has a vtable, and has another one of its class after it.
+    /// Return whether the block begins with an object that has a vtable, and contains another object of this class
+    /// after it.
     fn is_row(&mut self, id: u32, rows: &[Held]) -> bool {
         let block = rows[0].block;
         let end = rows.iter().map(|row| if let Shape::Vector(end) = row.shape { end } else { block }).min();
@@ -128,8 +130,8 @@ impl Settler<'_, '_> {
         rest.any(|at| self.prover.reader.word(at) == Some(first))
     }
 
-    /// Return whether these words are all that point to the block or into it: all in blocks and static data or, if
-    /// there are none, all on stacks.
+    /// Return whether these words are the only ones that point to the block or into it: all words in blocks and static
+    /// data that do so or, if there are none, all words on stacks that do so.
     fn are_all(&self, rows: &[Held]) -> bool {
         let id = rows[0].id;
         let sum = |on_stack: bool| rows.iter().filter(|row| row.on_stack == on_stack).map(|row| row.pointers).sum();
@@ -137,7 +139,7 @@ impl Settler<'_, '_> {
         let count = |of: &ByAddress<u32>| of.get(&u64::from(id)).copied().unwrap_or(0);
         let living = u32::from(counted).saturating_sub(count(&self.from_dead));
         let (in_memory, on_stacks): (u32, u32) = (sum(false), sum(true));
-        // An owner may also point into its own block: to a base that is not the first part of an object.
+        // An owner may also point into its own block, to a base that is not the first part of an object.
         let inside = self.look.inside[id as usize].load(Ordering::Relaxed);
         let own: u32 = rows.iter().filter(|row| !row.on_stack).map(|row| row.inside).sum();
         let nobody_else = inside < MANY && own == u32::from(inside).saturating_sub(count(&self.inside_from_dead));
@@ -145,7 +147,8 @@ impl Settler<'_, '_> {
         counted < MANY && nobody_else && all_held
     }
 
-    /// Add `found`, parts without content, to `dead`. Words in these no longer count as pointers to blocks.
+    /// Add the parts `found`, which have no content, to `dead`. The words in these parts no longer count as pointers to
+    /// blocks.
     fn bury(&mut self, found: Vec<(u64, u64)>) {
         for (start, end) in &found {
             for at in (start.next_multiple_of(8)..*end).step_by(8) {
@@ -155,7 +158,7 @@ impl Settler<'_, '_> {
                 }
                 let word = self.prover.reader.word(at).unwrap_or(0);
                 let found = self.look.block_with(word);
-                // Words of a block that point to the block itself were never counted.
+                // Words of a block that point to the same block were never counted.
                 if let Some((id, block)) = found.filter(|(_, block)| !(block.address..block.end).contains(&at)) {
                     let counts = if block.address == word { &mut self.from_dead } else { &mut self.inside_from_dead };
                     *counts.entry(u64::from(id)).or_default() += u32::from(word >= block.address);
@@ -169,7 +172,7 @@ impl Settler<'_, '_> {
     }
 }
 
-/// Return the family on which all these words agree; None if they disagree.
+/// Return the family on which all these words agree; None if they do not agree.
 fn only_shape(rows: &[Held]) -> Option<Family> {
     let first = rows.first()?;
     let family = match first.shape {
@@ -184,11 +187,11 @@ fn class_of(look: &Look<'_>, id: u32) -> String {
     known.row(look.kind(id)).map(|(_, class)| class.clone()).unwrap_or_default()
 }
 
-/// Classify the objects to which the std::shared_ptr counts in these blocks point.
+/// Classify the objects to which std::shared_ptr counts point. `controls`: the blocks with such counts.
 pub(crate) fn settle_pointees(look: &Look<'_>, prover: &mut Prover<'_>, controls: &[(u32, u64)]) {
     for (id, address) in controls {
         let class = class_of(look, *id);
-        // libstdc++ counts owners from one, in 32 bits; libc++ from zero, in 64.
+        // libstdc++ counts owners from one, in 32 bits. libc++ counts them from zero, in 64 bits.
         let Some([counts, third, fourth]) = address.checked_add(8).and_then(|at| prover.reader.words::<3>(at)) else {
             continue;
         };

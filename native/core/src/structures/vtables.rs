@@ -1,8 +1,8 @@
-//! Find classes of C++ objects by their vtables (Itanium C++ ABI, 2.5.2 and 2.9.5), without symbols.
+//! Find the classes of C++ objects by their vtables (Itanium C++ ABI, 2.5.2 and 2.9.5), without symbols.
 //!
-//! The two words before a vtable's address are the distance to the top of the object and the address of the class's
-//! `type_info`. A `type_info` is an object itself: its vtable belongs to a class of `__cxxabiv1`, and its second word
-//! points to the mangled name of the class.
+//! The two words before the address of a vtable are the distance to the top of the object and the address of the
+//! class's `type_info`. A `type_info` is an object itself: its vtable belongs to a class of `__cxxabiv1`, and its
+//! second word points to the mangled name of the class.
 
 use crate::by_address::ByAddress;
 use crate::demangle::demangle_class;
@@ -12,36 +12,36 @@ use gdbheap_access::memory::space::Space;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// The longest class name that is read; real ones are shorter.
+/// The largest length of a class name that is read. Real names are shorter.
 const LONGEST_NAME: usize = 4 << 10;
-/// The largest offset of a base in its object.
+/// The largest offset of a base class in its object.
 const LARGEST_OBJECT: u64 = 1 << 30;
-/// The beginning of the mangled name of every class of type_info: the namespace in which they all are.
+/// The beginning of the mangled name of every class of type_info: the namespace that contains all these classes.
 const OF_TYPE_INFO: &[u8] = b"N10__cxxabiv1";
 
-/// The most bytes of names that are read and kept for all vtables of a target. The names of 100,000 classes have tens
-/// of MiB.
+/// The largest number of bytes of names that are read and kept, for all vtables of a target. The names of 100,000
+/// classes have tens of MiB.
 pub(crate) const ROOM_FOR_NAMES: u64 = 64 << 20;
-/// The bytes that a name takes in addition to its characters.
+/// The number of bytes that a name takes in memory in addition to its characters.
 const ENTRY: u64 = 64;
 
-/// What a vtable says about the object that contains a pointer to it.
+/// The facts that a vtable states about an object that contains a pointer to it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Vtable {
     pub(crate) class: Arc<str>,
-    /// How far before the pointer the object begins.
+    /// The distance in bytes from the beginning of the object to the pointer.
     pub(crate) to_top: u64,
 }
 
-/// The vtables of a target, each read once.
+/// The vtables of a target. Each vtable is read once.
 pub(crate) struct Vtables<'a> {
-    /// The memory of loaded objects, ascending.
+    /// The memory of loaded objects, as ascending ranges.
     objects: &'a [(u64, u64)],
     reader: Reader<'a>,
     known: ByAddress<Option<Vtable>>,
-    /// The classes by the addresses of their mangled names: many vtables may have the same name.
+    /// The classes, by the address of their mangled name. Many vtables may share a name.
     names: ByAddress<Option<Arc<str>>>,
-    /// The bytes of names that may still be read, over all searches of the target.
+    /// The number of bytes of names that may still be read, in all searches of the target together.
     left: &'a AtomicU64,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Vtables<'a> {
         Vtables { objects, reader: Reader::new(space), known, names, left }
     }
 
-    /// Return the vtable to which `word` points, if there is one.
+    /// Return the vtable to which `word` points; None if it points to no vtable.
     #[inline]
     pub(crate) fn at(&mut self, word: u64) -> Option<&Vtable> {
         if word % 8 != 0 || !self.is_in_object(word) {
@@ -75,7 +75,7 @@ impl<'a> Vtables<'a> {
             return None;
         }
         let name = self.name_of_vtable(vtable)?;
-        // If the names of the C++ library cannot be read, it suffices that the type_info's vtable lies in a loaded
+        // If the names of the C++ library cannot be read, it suffices that the vtable of the type_info lies in a loaded
         // object.
         let info = self.reader.word(vtable - 8)?;
         let meta = self.reader.word(info).filter(|meta| self.is_in_object(*meta))?;
@@ -87,14 +87,14 @@ impl<'a> Vtables<'a> {
         Some(Vtable { class: self.class(name)?, to_top })
     }
 
-    /// Return the address of the mangled name of the class with this vtable.
+    /// Return the address of the mangled name of the class to which this vtable belongs.
     fn name_of_vtable(&mut self, vtable: u64) -> Option<u64> {
         let info = self.reader.word(vtable.checked_sub(8)?).filter(|info| self.is_in_object(*info))?;
         self.reader.word(info.checked_add(8)?).filter(|name| self.is_in_object(*name))
     }
 
-    /// Return the class whose mangled name is at `name`; None if this is no name of a class, or if no room is left for
-    /// names.
+    /// Return the class whose mangled name is at `name`; None if no name of a class is there, or if no more names may
+    /// be read.
     fn class(&mut self, name: u64) -> Option<Arc<str>> {
         if !self.names.contains_key(&name) {
             let class = self.read_class(name);
@@ -106,7 +106,7 @@ impl<'a> Vtables<'a> {
     fn read_class(&mut self, name: u64) -> Option<Arc<str>> {
         self.take(0)?;
         let mangled = self.reader.string(name, LONGEST_NAME);
-        // Count a name without an end too: it was read.
+        // A name without an end counts too, because it was read.
         self.take(mangled.as_ref().map_or(LONGEST_NAME, Vec::len))?;
         let class = demangle_class(&mangled?)?;
         self.take(class.len())?;
@@ -123,8 +123,8 @@ impl<'a> Vtables<'a> {
     }
 }
 
-/// Return the first argument of the template with which `class` begins, without a star: `Foo` of
-/// `std::_Sp_counted_ptr<Foo*, …>`.
+/// Return the first argument of the template with which `class` begins, without a star. For `std::_Sp_counted_ptr<Foo*,
+/// …>` it is `Foo`.
 pub(crate) fn first_argument(class: &str) -> Option<&str> {
     let rest = &class[class.find('<')? + 1..];
     let mut depth = 0u32;
@@ -146,7 +146,8 @@ mod tests {
     use gdbheap_access::memory::space::{Backing, Segment, Space};
     use std::sync::atomic::AtomicU64;
 
-    /// Make vtables of `count` classes, each with its own name or all with one, and the addresses of an object of each.
+    /// Make vtables of `count` classes, and an object of each class. Each class has its own name, or all share one
+    /// name. Return the memory and the addresses of the objects.
     fn forged(count: u64, is_shared: bool) -> (Space, Vec<u64>, (u64, u64)) {
         const START: u64 = 1 << 20;
         let one = format!("900{}\0", "x".repeat(900)).into_bytes();

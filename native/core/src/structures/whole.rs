@@ -22,8 +22,8 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8};
 use std::sync::{Mutex, PoisonError};
 
-/// Return for each address the class of the object that begins there, if the object has a vtable; else None. `objects`:
-/// the memory of loaded objects (programs and libraries), ascending.
+/// Return, for each address, the class of the object that begins there, if the object has a vtable; else None.
+/// `objects`: the memory of loaded objects (programs and libraries), as ascending ranges.
 pub fn class_at(space: &Space, objects: &[(u64, u64)], addresses: &[u64]) -> Vec<Option<String>> {
     let left = AtomicU64::new(ROOM_FOR_NAMES);
     let mut vtables = Vtables::new(space, objects, &left);
@@ -34,7 +34,8 @@ pub fn class_at(space: &Space, objects: &[(u64, u64)], addresses: &[u64]) -> Vec
     addresses.iter().map(&mut class).collect()
 }
 
-/// The kinds of all used blocks, by block number. The graph of the same heaps numbers the blocks in the same way.
+/// The kinds of all used blocks, by the blocks' numbers. The graph of the same heaps numbers the blocks in the same
+/// way.
 pub struct Structures {
     pub(crate) shared: SharedHeaps,
     pub(crate) ids: Ids,
@@ -49,10 +50,10 @@ pub struct Structures {
 }
 
 #[allow(clippy::too_many_arguments)]
-/// Classify all blocks. `objects`: the memory of loaded objects (programs and libraries), ascending, in which vtables
-/// lie; `code`: its executable part; `statics`, `stacks`: other memory in which containers may lie; `named`: the
-/// addresses of blocks that the caller knows, with their names. Stores whose used blocks only a walk finds are left
-/// out. Fails if there are more than 2^30 blocks, or if memory runs out.
+/// Classify all blocks. `objects`: the memory of loaded objects (programs and libraries), in which vtables lie, as
+/// ascending ranges; `code`: the executable part of this memory; `statics`, `stacks`: other memory in which containers
+/// may lie; `named`: the addresses and names of blocks that the caller knows. Stores whose used blocks only a walk
+/// finds are left out. Fails if there are more than 2^30 blocks, or if memory runs out.
 pub fn find_structures(
     watcher: &dyn Watcher,
     shared: SharedHeaps,
@@ -116,7 +117,7 @@ fn filled<T>(count: usize, make: fn() -> T) -> Result<Vec<T>> {
     Ok(all)
 }
 
-/// Search all blocks, static data and stacks for candidates, with one finder for each worker.
+/// Search all blocks, static data and stacks for candidates. Each worker has its own finder.
 fn pass<const SHAPES: bool>(
     watcher: &dyn Watcher,
     look: &Look<'_>,
@@ -138,7 +139,7 @@ fn pass<const SHAPES: bool>(
     Ok(found)
 }
 
-/// Prove containers from the candidates, with the surest proofs first.
+/// Prove containers from the candidates. The surest proofs come first.
 fn prove(
     look: &Look<'_>,
     mut found: Vec<Candidates>,
@@ -171,7 +172,7 @@ fn prove(
     Ok(settler.settle(held))
 }
 
-/// Try all candidates of one shape.
+/// Try to prove all candidates of one shape.
 fn all<'a, T: 'a>(
     control: &Control<'_>,
     candidates: impl Iterator<Item = &'a T>,
@@ -188,7 +189,7 @@ fn all<'a, T: 'a>(
     Ok(())
 }
 
-/// Count the blocks and bytes of each kind, and of all.
+/// Return the number of blocks and their bytes for each kind, and for all blocks.
 fn tally(heaps: Heaps<'_>, ids: &Ids, kinds: &[u32], known: &Kinds) -> (Vec<KindRow>, Tally) {
     let mut all = Tally::default();
     let row = |(family, class): &(Family, String)| KindRow {
@@ -215,38 +216,38 @@ fn tally(heaps: Heaps<'_>, ids: &Ids, kinds: &[u32], known: &Kinds) -> (Vec<Kind
 }
 
 impl Structures {
-    /// Return the known kinds, numbered from one on.
+    /// Return the known kinds. They are numbered from one on.
     pub fn rows(&self) -> &[KindRow] {
         &self.rows
     }
 
-    /// Return the number of each block's kind, in the order of the blocks; zero if unknown.
+    /// Return the number of the kind of each block, in the order of the blocks; zero for a block of unknown kind.
     pub fn by_block(&self) -> &[u32] {
         &self.kinds
     }
 
-    /// Return the capacity and use of containers, a row for each kind. Without `pages`, all unused room counts as
-    /// resident.
+    /// Return the capacity of containers and how much of it is used, in one row for each kind. Without `pages`, all
+    /// unused room counts as resident.
     pub fn capacities(&self, pages: Option<&Pages>) -> Vec<Capacity> {
         self.rooms.rows(pages, self.shared.lend().space.machine.page)
     }
 
-    /// Return the count and bytes of all blocks that were examined.
+    /// Return the number and the bytes of all blocks that were examined.
     pub fn all(&self) -> Tally {
         self.all
     }
 
-    /// Return the kind of each block by its number; zero if unknown.
+    /// Return the kind of each block, by the block's number; zero for a block of unknown kind.
     pub fn kinds(&self) -> &[u32] {
         &self.kinds
     }
 
-    /// Return the kinds of blocks whose holder points into their middle.
+    /// Return the kinds of those blocks to whose middle their holder points.
     pub fn held_inside(&self) -> &HashSet<u32> {
         &self.held_inside
     }
 
-    /// Return the parts of containers' blocks that hold no items, ascending. The words there are stale.
+    /// Return the parts of containers' blocks that contain no items, ascending. The words in these parts are stale.
     pub fn left_over(&self) -> &[(u64, u64)] {
         &self.left_over
     }
@@ -261,13 +262,14 @@ impl Structures {
         &self.holders
     }
 
-    /// Return the kind of the block that holds an address; zero if it is unknown, or if there is no used block.
+    /// Return the kind of the block that contains an address; zero if the kind is unknown, or if no used block contains
+    /// the address.
     pub fn kind_at(&self, address: u64) -> u32 {
         let blocks = Blocks { heaps: self.shared.lend(), ids: &self.ids };
         blocks.find(address).map_or(UNKNOWN, |found| self.kinds[found.id as usize])
     }
 
-    /// Return at most `most` blocks of these kinds as `(address, size)`, ascending in each store.
+    /// Return at most `most` blocks that have one of these kinds, as `(address, size)`, ascending in each store.
     pub fn blocks_of(&self, kinds: &HashSet<u32>, most: usize) -> Vec<(u64, u64)> {
         let blocks = Blocks { heaps: self.shared.lend(), ids: &self.ids };
         let place = |id: u32| match blocks.node(id) {

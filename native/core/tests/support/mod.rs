@@ -1,4 +1,4 @@
-//! A target made of bytes, a watcher who does not look, and chance that can be repeated.
+//! Helpers of tests: a target made of bytes, a watcher that never cancels, and random numbers that can be repeated.
 #![allow(dead_code, unused_imports)]
 
 pub use chance::Chance;
@@ -9,15 +9,15 @@ use gdbheap_core::{Machine, EM_X86_64};
 #[path = "../../../access/tests/support/chance.rs"]
 mod chance;
 
-/// The usual size of a page.
+/// The usual page size in bytes.
 pub const PAGE: u64 = 4096;
 
-/// With pages of this size, and addresses of 47 bits.
+/// Return a machine with pages of this size, and addresses of 47 bits.
 pub fn machine(page: u64) -> Machine {
     Machine::new(EM_X86_64, 8, page, 1 << 47, u64::MAX).expect("a size that pages have")
 }
 
-/// Stretches of memory, ascending and disjoint.
+/// A fake memory: ranges of bytes, ascending and disjoint.
 #[derive(Clone, Default)]
 pub struct Memory {
     pub stretches: Vec<(u64, Vec<u8>)>,
@@ -74,18 +74,18 @@ impl Source for Memory {
     }
 }
 
-/// A heap of glibc's, as it lies in memory, and what each chunk of it is.
+/// A heap of glibc as it lies in memory, and the state of each of its chunks.
 pub struct Heap {
     pub memory: Memory,
     pub start: u64,
     pub end: u64,
     pub top: u64,
-    /// Each chunk: address, size, free.
+    /// All chunks: address, size, and whether the chunk is free.
     pub chunks: Vec<(u64, u64, bool)>,
 }
 
 impl Heap {
-    /// A main heap of at least `size` bytes at `start`. What is in used chunks looks like chunks as often as not.
+    /// Make a main heap of at least `size` bytes at `start`. About half of the words in used chunks look like chunks.
     pub fn draw(chance: &mut Chance, start: u64, size: u64, largest: u64) -> Heap {
         let mut chunks: Vec<(u64, u64, bool)> = Vec::new();
         let mut at = start;
@@ -96,7 +96,7 @@ impl Heap {
             chunks.push((at, units * 16, !after_free && chance.one_in(4)));
             at += units * 16;
         }
-        // What lies before the top is in use, or it would be part of the top.
+        // The chunk before the top is in use: if it were free, it would be a part of the top.
         if let Some(last) = chunks.last_mut() {
             last.2 = false;
         }
@@ -116,7 +116,7 @@ impl Heap {
     }
 }
 
-/// Writes a header; `before`: the size of the chunk before it if that is free.
+/// Write the header of a chunk. `before`: the size of the previous chunk if that chunk is free.
 fn head(memory: &mut Memory, address: u64, size: u64, before: Option<u64>) {
     if let Some(before) = before {
         memory.put(address, before);

@@ -1,26 +1,28 @@
-//! Reading the process's own memory through the kernel (process_vm_readv). Absent memory is then an error instead of a
-//! signal, for example on a damaged stack, or after another thread unloaded a library.
+//! Reads the process's own memory through the kernel (process_vm_readv). Then absent memory, for example on a damaged
+//! stack or after another thread unloaded a library, is an error instead of a signal.
 
 use core::ffi::c_void;
 
-/// The size of a window. It divides every page size, so that a window is either present or absent.
+/// The size of a window in bytes. It divides every page size, so a window is either wholly present or wholly absent.
 const WINDOW: usize = 2 << 10;
 const WINDOWS: usize = 64;
 /// The number of windows that most stacks fit into.
 const AHEAD: usize = 16;
 
-/// The windows that were read for one stack, each once. A value whose bytes are all 0 is valid: no window was read.
+/// The windows of memory that were read for one stack, each once. A value whose bytes are all 0 is valid: no window was
+/// read.
 pub(super) struct Windows {
     pid: i32,
     round: u64,
-    /// The number of windows that the last stack took.
+    /// The number of windows that the last stack needed.
     ahead: usize,
-    /// The round in which each window was read, and its number.
+    /// For each window: the number of the round in which it was read (each stack is a round), and the number of the
+    /// window.
     keys: [(u64, u64); WINDOWS],
     bytes: [[u8; WINDOW]; WINDOWS],
 }
 
-/// Copy memory of this process. Return how many bytes of it are present.
+/// Copy memory of this process. Return how many bytes were copied, up to the first absent byte.
 pub(super) fn copy(pid: i32, from: u64, into: *mut u8, size: usize) -> usize {
     let local = libc::iovec { iov_base: into as *mut c_void, iov_len: size };
     let remote = libc::iovec { iov_base: from as usize as *mut c_void, iov_len: size };
@@ -30,14 +32,15 @@ pub(super) fn copy(pid: i32, from: u64, into: *mut u8, size: usize) -> usize {
 }
 
 impl Windows {
-    /// Begin a new round: memory that was read before may have changed.
+    /// Begin a new round, for a new stack. Windows of earlier rounds are not used, because their memory may have
+    /// changed.
     pub(super) fn begin(&mut self, pid: u32) {
         self.pid = pid as i32;
         self.round += 1;
     }
 
-    /// Read several windows at once, from the one at an address on. A system call for each would cost more than all the
-    /// rest.
+    /// Read several windows at once, beginning with the window that contains `address`. A system call for each window
+    /// would take longer than everything else.
     pub(super) fn read_ahead(&mut self, address: u64) {
         let first = address / WINDOW as u64;
         let count = self.ahead.clamp(2, AHEAD);
@@ -60,7 +63,7 @@ impl Windows {
         }
     }
 
-    /// Remember how many windows the stack in [start, end) took; the next one may take as many.
+    /// Remember how many windows the stack in [start, end) needed. The next stack may need as many.
     pub(super) fn remember(&mut self, start: u64, end: u64) {
         self.ahead = (end / WINDOW as u64).saturating_sub(start / WINDOW as u64) as usize + 1;
     }
@@ -83,7 +86,7 @@ impl Windows {
         Some(bytes)
     }
 
-    /// Read the bytes at an address; None if some of them are absent.
+    /// Fill `into` with the bytes at `address`; None if some of them are absent.
     pub(super) fn read(&mut self, address: u64, into: &mut [u8]) -> Option<()> {
         let mut done = 0;
         while done < into.len() {

@@ -1,4 +1,4 @@
-//! Stacks of C and Python frames, with each call that allocates, or with a sample of the calls by bytes.
+//! Records stacks of C and Python frames with each call that allocates, or with a sample of these calls by bytes.
 //!
 //! The sample is a Poisson process along the requested bytes: a block of `s` bytes has a stack with probability 1 -
 //! exp(-s / mean), independent of earlier requests. The calling thread does all the work. It has the lock, and uses at
@@ -25,14 +25,14 @@ use python::{Python, PythonFrame, Walked, MAX_CODE};
 use unwind::{Frame, Registers, Rules, Step};
 
 const MAX_NATIVE: usize = 512;
-/// The most bytes of a stack in the log: two numbers of ten bytes for each frame.
+/// The most bytes of a stack in the log. A C frame takes up to ten bytes, and a Python frame up to twenty.
 const MAX_STACK: usize = 64 + 10 * MAX_NATIVE + 20 * python::MAX_FRAMES;
 const MAX_LOADED: usize = 1 << 10;
 
-/// Whether an object was unloaded since the list of objects was read: another one may be at its address.
+/// Whether an object was unloaded since the list of objects was read. Another object may then be at its address.
 pub(crate) static UNLOADED: AtomicBool = AtomicBool::new(false);
 
-/// A stack as it is written, innermost frames first.
+/// A stack as it is written to the log, innermost frames first.
 struct Taken {
     native: [u64; MAX_NATIVE],
     native_count: usize,
@@ -49,12 +49,13 @@ pub(crate) struct Stacks {
     python: Python,
     now: Taken,
     before: Taken,
-    /// The stage that contains `before`, and the thread that it belongs to.
+    /// The number of the stage that contains `before`, and the thread whose stack `before` is.
     stage: u64,
     thread: u32,
 }
 
-/// Begin a process: read the sampling rate, and choose the distance to the first sample. Return the rate.
+/// Prepare the sampling of stacks in a process: read the sampling rate, and choose the distance to the first sample.
+/// Return the rate.
 pub(crate) fn begin(owned: &mut Owned) -> u64 {
     owned.mean = settings::mean();
     let mut seed = 0u64;
@@ -65,7 +66,7 @@ pub(crate) fn begin(owned: &mut Owned) -> u64 {
     owned.mean
 }
 
-/// Return the bytes to the next sample.
+/// Return the number of bytes from here to the next sample.
 fn distance(owned: &mut Owned) -> u64 {
     if owned.mean <= 1 {
         return 0;
@@ -79,12 +80,12 @@ fn distance(owned: &mut Owned) -> u64 {
     // In (0, 1].
     let uniform = ((mixed >> 11) + 1) as f64 / (1u64 << 53) as f64;
     let bytes = -logarithm(uniform) * owned.mean as f64;
-    // A block is sampled if it reaches this far; a fraction of a byte counts as one.
+    // A block is sampled if it reaches this far. A fraction of a byte counts as a whole byte.
     (bytes as u64).saturating_add(1)
 }
 
-/// Return the natural logarithm without libm, which a program need not have loaded, by the series of the inverse
-/// hyperbolic tangent.
+/// Return the natural logarithm by the series of the inverse hyperbolic tangent. libm is not used, because a program
+/// need not have loaded it.
 fn logarithm(value: f64) -> f64 {
     let bits = value.to_bits();
     let mut exponent = (bits >> 52) as i64 - 1023;
@@ -102,7 +103,8 @@ fn logarithm(value: f64) -> f64 {
     2.0 * sum + exponent as f64 * core::f64::consts::LN_2
 }
 
-/// Count a call that has allocated `size` bytes and is recorded next. Take its stack if it is sampled.
+/// Count the bytes of a call that has allocated `size` bytes and will be recorded next. Record its stack if the call is
+/// sampled.
 #[inline(always)]
 pub(crate) fn count(own: &Own, size: u64) {
     // SAFETY: `own` has the lock.
@@ -128,7 +130,7 @@ fn take(own: &Own) {
         let Some(found) = modules::new_memory(core::mem::size_of::<Stacks>(), libc::MADV_WIPEONFORK) else { return };
         owned.stacks = found as *mut c_void;
     }
-    // SAFETY: memory of this process for the owner of the lock.
+    // SAFETY: the memory belongs to this process, and only the owner of the lock uses it.
     let stacks = unsafe { &mut *(owned.stacks as *mut Stacks) };
     stacks.windows.begin(owned.pid);
     let registers = Registers::here();
@@ -142,7 +144,7 @@ fn take(own: &Own) {
 }
 
 impl Stacks {
-    /// Follow the C frames outside this library. Return whether there are more.
+    /// Collect the C frames outside this library. Return whether outer frames are missing.
     fn follow(&mut self, own: &Own, frame: &mut Frame) -> bool {
         self.now.native_count = 0;
         self.windows.read_ahead(frame.registers.stack_pointer());
@@ -194,7 +196,7 @@ impl Stacks {
     fn write_codes(&mut self, own: &Own) {
         for place in 0..self.now.python_count {
             let Some(frame) = self.now.python.get(place) else { return };
-            // A frame with the same code was just handled.
+            // An inner frame with the same code was handled just before.
             let is_known = frame.code == 0
                 || self
                     .now
@@ -247,8 +249,8 @@ impl Stacks {
     }
 }
 
-/// Write how many of the outermost frames equal those of the stack before, and how many others there are. Return the
-/// others.
+/// Write how many outermost frames are the same as in the stack before, and how many other frames there are. Return the
+/// other frames.
 fn differ<'a, T: PartialEq>(now: &'a [T], before: &[T], part: &mut Part) -> &'a [T] {
     let common = now.iter().rev().zip(before.iter().rev()).take_while(|(one, other)| one == other).count();
     let new = now.get(..now.len() - common).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The loaded objects, found by /proc/self/maps and by the headers in memory. The dynamic linker is not asked, because
-//! it takes locks that another thread may hold while it waits for this one.
+//! The loaded objects, read from /proc/self/maps and from their headers in memory. The dynamic linker is not asked,
+//! because it takes locks that another thread may hold while it waits for this one.
 
 use super::memory::{copy, Windows};
 use core::ptr::null_mut;
@@ -18,7 +18,7 @@ const PT_DYNAMIC: u32 = 2;
 const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const NT_GNU_BUILD_ID: u32 = 3;
-/// Offsets of fields in an ELF header, and the size of a program header.
+/// Offsets of fields in an ELF header, and the size of a program header, in bytes.
 const PHOFF: u64 = 32;
 const PHNUM: u64 = 56;
 const SEGMENT: u64 = 56;
@@ -31,12 +31,13 @@ pub(super) struct Module {
     pub(super) bias: u64,
     inode: u64,
     is_code: bool,
-    /// The range from `.eh_frame_hdr` to the end of its segment, and a copy of its bytes, null until it is needed.
+    /// The range from `.eh_frame_hdr` to the end of its segment, and a copy of its bytes. The copy is null until it is
+    /// needed.
     table_start: u64,
     table_end: u64,
     copy: *mut u8,
     copied: usize,
-    /// The address of the dynamic section; 0 if there is none.
+    /// The address of the dynamic section; 0 if the object has none.
     pub(super) dynamic: u64,
     build_id: [u8; MAX_BUILD_ID],
     build_id_size: usize,
@@ -63,8 +64,8 @@ impl Module {
             && self.build_id() == other.build_id()
     }
 
-    /// Return the address of `.eh_frame_hdr`, and a copy of the bytes from there on: another thread may unload the
-    /// object.
+    /// Return the address of `.eh_frame_hdr`, and a copy of the bytes from there on. They are copied because another
+    /// thread may unload the object.
     pub(super) fn table(&mut self, pid: i32) -> Option<(u64, &'static [u8])> {
         let size = self.table_end.checked_sub(self.table_start).filter(|size| (1..=MAX_TABLE).contains(size))? as usize;
         if self.table_start == 0 {
@@ -80,7 +81,7 @@ impl Module {
 
     fn forget(&mut self) {
         if let Some(size) = self.table_end.checked_sub(self.table_start).filter(|_| !self.copy.is_null()) {
-            // SAFETY: it was mapped with that size.
+            // SAFETY: the copy was mapped with that size.
             unsafe { libc::syscall(libc::SYS_munmap, self.copy, size as usize) };
         }
         self.copy = null_mut();
@@ -102,20 +103,20 @@ pub(super) fn new_memory(size: usize, advice: libc::c_int) -> Option<*mut u8> {
     }
 }
 
-/// The loaded objects, ascending. A value whose bytes are all 0 is valid: an empty list.
+/// The loaded objects, by ascending address. A value whose bytes are all 0 is valid: an empty list.
 pub(super) struct Modules {
     pub(super) all: [Module; MAX_MODULES],
     pub(super) count: usize,
     /// The previous list, while the list is being read.
     old: [Module; MAX_MODULES],
-    /// Code without a file (of a just-in-time compiler) that was met since the list was read.
+    /// Code without a file (of a just-in-time compiler) that was seen in stacks since the list was read.
     strange: [(u64, u64); MAX_STRANGE],
     strange_count: usize,
-    /// How often the list was read.
+    /// How often the list of objects was read.
     pub(super) age: u64,
 }
 
-/// Buffers for reading the list. They are not on the program's stack, which may be small.
+/// Buffers for reading the list of objects. They are not on the program's stack, which may be small.
 pub(super) struct Buffers {
     line: [u8; MAX_PATH + 256],
     piece: [u8; PIECE],
@@ -138,14 +139,15 @@ impl Modules {
         all.get_mut(place).filter(|module| module.holds(address))
     }
 
-    /// Return whether code outside all objects may belong to an object that was loaded since.
+    /// Return whether the code at an address outside all objects may belong to an object that was loaded after the list
+    /// was read.
     pub(super) fn may_be_new(&self, address: u64) -> bool {
         let strange = self.strange.get(..self.strange_count).unwrap_or_default();
         self.strange_count < MAX_STRANGE && !strange.iter().any(|(start, end)| (*start..*end).contains(&address))
     }
 
-    /// Read the list again. `wanted`: an address that was in no object. `added` is called for each object that was not
-    /// in the list before.
+    /// Read the list of objects again. `wanted`: an address that was in no object. `added`: is called for each object
+    /// that was not in the list before.
     #[inline(never)]
     pub(super) fn read(
         &mut self,
@@ -215,7 +217,7 @@ impl Modules {
         unsafe { libc::close(file) };
     }
 
-    /// Take one more line: a part of the last object, or the beginning of another one.
+    /// Add a line of the list: it is a part of the last object, or the beginning of another object.
     fn take(&mut self, windows: &mut Windows, line: &Line) {
         if line.inode == 0 && line.path != b"[vdso]" {
             return;
@@ -243,10 +245,10 @@ impl Modules {
         self.count += 1;
     }
 
-    /// Complete the last entry. Remove it if it is not a loaded object.
+    /// Complete the last entry of the list. Remove it if it is not a loaded object.
     fn close(&mut self, windows: &mut Windows) {
         let Some(last) = self.count.checked_sub(1).and_then(|place| self.all.get_mut(place)) else { return };
-        // Its headers were examined already.
+        // The headers of the object were already examined.
         if last.table_end != 0 || last.dynamic != 0 {
             return;
         }

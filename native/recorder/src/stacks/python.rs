@@ -1,5 +1,5 @@
-//! The Python frames of the calling thread, read from the interpreter's structures; none of its functions are called.
-//! Anything inconsistent ends the walk.
+//! Reads the Python frames of the calling thread from the interpreter's structures, without calling the interpreter's
+//! functions. Anything inconsistent ends the walk.
 
 use super::memory::Windows;
 use super::modules::{Module, Modules};
@@ -10,23 +10,23 @@ const MAX_INTERPRETERS: usize = 16;
 const MAX_THREADS: usize = 1 << 12;
 pub(super) const MAX_FRAMES: usize = 512;
 const CODES: usize = 8 << 10;
-/// The bytes at the beginning of `_PyRuntime` that contain the list of interpreters.
+/// The number of bytes at the beginning of `_PyRuntime` that contain the pointers to the interpreters.
 const RUNTIME_HEAD: u64 = 8 << 10;
-/// sizeof(PyThreadState), with a margin: since 3.14 it contains a frame that belongs to no evaluator.
+/// The size of PyThreadState in bytes, with a margin. Since 3.14 it contains a frame that belongs to no evaluator.
 const STATE_BYTES: u64 = 16 << 10;
-/// After this many searches that found nothing, searches become less frequent.
+/// After this many searches for interpreters that found nothing, the searches become less frequent.
 const PATIENCE: u64 = 256;
 const LOWEST: u64 = 64 << 10;
-/// enum _frameowner: from this value on, a frame stands for C code.
+/// A value of `enum _frameowner`. If the owner of a frame is at least this, the frame stands for C code.
 const OWNED_BY_C: u8 = 3;
-/// Offsets of fields: of an object, of a variable-sized object, and of a type.
+/// Offsets of fields in an object, in a variable-sized object, and in a type.
 const OB_TYPE: u64 = 8;
 const OB_SIZE: u64 = 16;
 const TP_NAME: u64 = 24;
 const MAX_NAME: usize = 400;
 const MAX_FILE: usize = 1 << 10;
 const MAX_LINES: usize = 40 << 10;
-/// The most bytes of a code object in the log.
+/// The most bytes that a code object takes in the log.
 pub(super) const MAX_CODE: usize = 48 << 10;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
@@ -34,7 +34,8 @@ const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const MAX_DYNAMIC: u64 = 128;
 const MAX_CHAIN: u32 = 1 << 16;
 const SYMBOL: u64 = 24;
-/// "xdebugpy", with which `_PyRuntime` begins since 3.13. The version follows, and whether it is a free-threaded build.
+/// "xdebugpy", with which `_PyRuntime` begins since 3.13. After it come the version, and whether this is a
+/// free-threaded build.
 const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
 
 /// A frame: its code object, the offset in bytes from the code's first instruction, and whether it is the outermost
@@ -46,23 +47,23 @@ pub(super) struct PythonFrame {
     pub(super) ends: bool,
 }
 
-/// What is known of the interpreter. A value whose bytes are all 0 is valid: nothing is known.
+/// What is known about the interpreter. A value whose bytes are all 0 is valid: nothing is known.
 pub(super) struct Python {
-    /// The age of the list of modules in which it was looked for.
+    /// The age of the list of loaded objects in which the interpreter was last searched.
     age: u64,
     runtime: u64,
     release: u32,
     interpreters: [u64; MAX_INTERPRETERS],
     count: usize,
-    /// The number of searches that found nothing new; they become less and less frequent.
+    /// The number of searches for the state of a thread that found nothing. Later searches become less frequent.
     missed: u64,
     last: (u64, u64),
-    /// The code objects that were recorded, each with a hash of what it pointed to.
+    /// The code objects that were recorded, each with a hash of its fields.
     codes: [(u64, u64); CODES],
     codes_used: usize,
 }
 
-/// The result of a walk. `is_torn`: outer frames are missing.
+/// The result of a walk. `is_torn`: whether outer frames are missing. `is_python`: whether the thread runs Python.
 pub(super) struct Walked {
     pub(super) count: usize,
     pub(super) is_torn: bool,
@@ -74,7 +75,7 @@ fn at(base: u64, offset: i32) -> u64 {
 }
 
 impl Python {
-    /// Look for the interpreter if the list of loaded objects has changed.
+    /// Search for the interpreter again if the list of loaded objects has changed.
     fn look(&mut self, windows: &mut Windows, modules: &Modules) {
         if self.age == modules.age {
             return;
@@ -115,7 +116,7 @@ impl Python {
         walked
     }
 
-    /// Collect the frames of a thread state. None if they could not be followed to the end.
+    /// Collect the frames of a thread state. None if the frames could not be followed to the end.
     fn walk_frames(
         &mut self,
         windows: &mut Windows,
@@ -199,7 +200,8 @@ impl Python {
         None
     }
 
-    /// Find the interpreters: `_PyRuntime` points to them, and their first thread points back to them.
+    /// Find the interpreters. `_PyRuntime` points to each of them, and the first thread of an interpreter points back
+    /// to the interpreter.
     fn search(&mut self, windows: &mut Windows, layout: &Layout) {
         self.count = 0;
         for place in (self.runtime..self.runtime.saturating_add(RUNTIME_HEAD)).step_by(8) {
@@ -218,8 +220,8 @@ impl Python {
         }
     }
 
-    /// Write a code object into `room`, unless it was recorded already and has not been replaced. None if it was
-    /// recorded already, or if it is not a code object.
+    /// Write a code object into `room`. None if it was recorded already and has not been replaced since, or if it is
+    /// not a code object.
     pub(super) fn new_code(
         &mut self,
         windows: &mut Windows,
@@ -256,7 +258,7 @@ impl Python {
 
     fn is_new(&mut self, code: u64, print: u64) -> bool {
         if self.codes_used > CODES / 4 * 3 {
-            // All code objects are recorded again.
+            // The table is nearly full. It is cleared, so all code objects are recorded again.
             self.codes = [(0, 0); CODES];
             self.codes_used = 0;
         }
@@ -284,11 +286,11 @@ fn is_code(windows: &mut Windows, object: u64) -> bool {
     place.and_then(|place| windows.read(place, &mut name)).is_some() && &name == b"code\0"
 }
 
-/// Write a str: the bytes per character (0 if it could not be read), and its characters.
+/// Write a str: the number of bytes per character (0 if the str could not be read), and the characters.
 fn text(windows: &mut Windows, layout: &Layout, object: u64, limit: usize, part: &mut Part) {
     let state = windows.half(at(object, layout.unicode_state)).unwrap_or(0);
     let length = windows.word(at(object, layout.unicode_length)).unwrap_or(0);
-    // The two bits before these say whether the str is interned.
+    // The two bits below these bits say whether the str is interned.
     let (kind, is_compact, is_ascii) = (state >> 2 & 7, state >> 5 & 1, state >> 6 & 1);
     if is_compact == 0 || ![1, 2, 4].contains(&kind) {
         part.number(0);
@@ -323,7 +325,7 @@ fn raw(windows: &mut Windows, start: u64, size: usize, part: &mut Part) {
     }
 }
 
-/// Return the address of an exported symbol, by the hash table that the dynamic linker itself uses.
+/// Return the address of the exported symbol with this name, by the hash table that the dynamic linker itself uses.
 fn symbol(windows: &mut Windows, module: &Module, name: &[u8]) -> Option<u64> {
     let (mut strings, mut symbols, mut hashes) = (0, 0, 0);
     if module.dynamic == 0 {
@@ -374,7 +376,8 @@ fn is_text(windows: &mut Windows, place: u64, name: &[u8]) -> bool {
     windows.read(place, into).is_some() && into.split_last() == Some((&0, name))
 }
 
-/// Return the release from the name of a file: `python3.9`, `libpython3.9.so.1.0`.
+/// Return the release of Python according to the name of a file: `python3.9`, `libpython3.9.so.1.0`. None for other
+/// names.
 fn named(path: &[u8]) -> Option<u32> {
     let file = path.rsplit(|byte| *byte == b'/').next()?;
     let start = file.windows(6).position(|part| part == b"python")? + 6;

@@ -1,5 +1,5 @@
-//! The settings in GDBHEAP_STACKS: every how many bytes a stack is recorded, and the offsets of fields in Python's
-//! structures, by release: `524288 3.9:8,8,16,…` (gdbheap/tracing/stack_settings.py).
+//! Reads the settings in GDBHEAP_STACKS: the average number of bytes between two recorded stacks, and for each release
+//! of Python the offsets of fields in its structures: `524288 3.9:8,8,16,…` (gdbheap/tracing/stack_settings.py).
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 const NAME: &core::ffi::CStr = c"GDBHEAP_STACKS";
 const MAX_RELEASES: usize = 16;
 
-/// Offsets in bytes; -1 if a release has no such field. In the order of the environment variable.
+/// The offsets of fields, in bytes, in the order of the environment variable; -1 if a release has no such field.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Layout {
@@ -43,7 +43,7 @@ pub(super) struct Layout {
 
 const FIELDS: usize = core::mem::size_of::<Layout>() / 4;
 
-/// A release: 0x0309 is 3.9.
+/// A release of Python: the number 0x0309 is 3.9.
 #[derive(Clone, Copy)]
 struct Release {
     number: u32,
@@ -54,10 +54,12 @@ struct Kept(UnsafeCell<[Release; MAX_RELEASES]>);
 // SAFETY: written once, by the first call of the program, before MEAN says that stacks are recorded.
 unsafe impl Sync for Kept {}
 static RELEASES: Kept = Kept(UnsafeCell::new([Release { number: 0, fields: [-1; FIELDS] }; MAX_RELEASES]));
-/// The mean distance between stacks, plus one; 0 until the environment was read, which a program may change later.
+/// The average number of bytes between two stacks, plus one. 0 until the environment was read; the program may change
+/// its environment later.
 static MEAN: AtomicU64 = AtomicU64::new(0);
 
-/// Return every how many bytes a stack is recorded, 0 for never. The caller has the lock.
+/// Return the average number of bytes between two recorded stacks; 0 if no stacks are recorded. The caller has the
+/// lock.
 pub(super) fn mean() -> u64 {
     if MEAN.load(Ordering::Acquire) == 0 {
         MEAN.store(read().wrapping_add(1), Ordering::Release);
@@ -109,11 +111,11 @@ fn number(text: &[u8]) -> Option<i64> {
     Some(sign * value)
 }
 
-/// Return the layout of a release; None if it is unknown.
+/// Return the layout of a release; None if the settings do not contain the release.
 pub(super) fn layout_of(release: u32) -> Option<&'static Layout> {
-    // SAFETY: the releases no longer change.
+    // SAFETY: the releases no longer change once stacks are recorded.
     let releases = unsafe { &*RELEASES.0.get() };
     let found = releases.iter().find(|one| one.number == release && release != 0)?;
-    // SAFETY: the same numbers as named fields (`repr(C)`).
+    // SAFETY: the named fields are the same numbers in the same order (`repr(C)`).
     Some(unsafe { &*(found.fields.as_ptr() as *const Layout) })
 }

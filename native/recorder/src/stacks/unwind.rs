@@ -1,4 +1,4 @@
-//! Unwinding the stack of the calling thread by the `.eh_frame` tables. The result for an instruction is cached as a
+//! Unwinds the stack of the calling thread by the `.eh_frame` tables. The result for an instruction is cached as a
 //! rule.
 
 use super::memory::Windows;
@@ -9,7 +9,7 @@ use gimli::{
     UnwindExpression, UnwindSection, UnwindTableRow, Value,
 };
 
-/// The number of registers by DWARF number: rax to r15, and rip.
+/// The number of registers in tables, which are numbered as in DWARF: rax to r15, and rip.
 pub(super) const REGISTERS: usize = 17;
 const RBP: usize = 6;
 const RSP: usize = 7;
@@ -19,7 +19,8 @@ const MAX_STEPS: u32 = 100;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Storage that is large enough for x86-64. It is on the program's own stack, which may be small.
+/// The sizes of gimli's storage, large enough for x86-64. Some of the storage is on the program's own stack, which may
+/// be small.
 struct Small;
 
 impl<T: gimli::ReaderOffset> UnwindContextStorage<T> for Small {
@@ -33,7 +34,7 @@ impl<R: Reader> EvaluationStorage<R> for Small {
     type Result = [Piece<R>; 1];
 }
 
-/// The registers of a frame, and which of them are known (one bit each).
+/// The registers of a frame, and a bit for each register that says whether its value is known.
 #[derive(Clone, Copy)]
 pub(super) struct Registers {
     pub(super) values: [u64; REGISTERS],
@@ -45,7 +46,7 @@ impl Registers {
     #[inline(always)]
     pub(super) fn here() -> Registers {
         let mut values = [0u64; REGISTERS];
-        // SAFETY: it only writes into the array.
+        // SAFETY: the code only writes into the array.
         unsafe {
             core::arch::asm!(
                 "lea {word}, [rip]",
@@ -82,8 +83,9 @@ impl Registers {
     }
 }
 
-/// The usual rule of an instruction: its frame ends `frame` bytes above rsp or rbp, the return address is just below
-/// that end, and rbp was saved `rbp` bytes from it (0: it is unchanged). A value whose bytes are all 0: no rule.
+/// The rule of an instruction whose frame is of the usual kind. The frame ends `frame` bytes above rsp, or above rbp if
+/// `by_rbp`, and the return address is just below that end. rbp was saved `rbp` bytes from the end; 0 means that rbp is
+/// unchanged. A value whose bytes are all 0 is no rule.
 #[derive(Clone, Copy, Default)]
 struct Rule {
     place: u64,
@@ -93,8 +95,8 @@ struct Rule {
     by_rbp: bool,
 }
 
-/// Rules by instruction, and a context for reading tables, which is too large for the program's own stack. A value
-/// whose bytes are all 0 is valid.
+/// The rules by instruction, and a context for reading tables. The context is too large for the program's own stack. A
+/// value whose bytes are all 0 is valid.
 pub(super) struct Rules {
     kept: [Rule; KEPT],
     context: UnwindContext<usize, Small>,
@@ -107,8 +109,7 @@ pub(super) enum Step {
     Unknown,
 }
 
-/// One frame of the thread: its registers, and whether it is the innermost one or was interrupted by a signal
-/// (`is_exact`).
+/// One frame of the thread. `is_exact`: whether the frame is the innermost one, or was interrupted by a signal.
 pub(super) struct Frame {
     pub(super) registers: Registers,
     pub(super) is_exact: bool,
@@ -120,7 +121,7 @@ impl Frame {
         Frame { registers, is_exact: true, after_signal: false }
     }
 
-    /// Return an address inside the frame's function: a return address may lie after the function's end.
+    /// Return an address inside the frame's function. A return address itself may be after the function's end.
     pub(super) fn place(&self) -> u64 {
         self.registers.values[RIP].wrapping_sub(u64::from(!self.is_exact))
     }
@@ -148,7 +149,8 @@ impl Frame {
         }
     }
 
-    /// Apply a rule. Return false for the outermost frame, and None if memory or a register is missing.
+    /// Go to the calling frame by a rule. Return false if this frame is the outermost one, and None if memory or a
+    /// register is missing.
     fn by_rule(&mut self, windows: &mut Windows, rule: Rule) -> Option<bool> {
         let base = self.registers.get(if rule.by_rbp { RBP } else { RSP })?;
         let cfa = base.wrapping_add_signed(rule.frame.into());
@@ -158,7 +160,7 @@ impl Frame {
             0 => self.registers.get(RBP),
             distance => Some(windows.word(cfa.wrapping_add_signed(distance.into()))?),
         };
-        // The other registers were not examined.
+        // The rule does not cover the other registers, so they are unknown from now on.
         self.registers.known = 0;
         self.registers.set(RBP, rbp);
         self.registers.set(RSP, Some(cfa));
@@ -167,8 +169,8 @@ impl Frame {
         Some(caller != 0)
     }
 
-    /// Return None for an impossible frame: a stack grows downwards, and only a signal handler's frame may lead to
-    /// another stack.
+    /// Return None if a frame cannot end at `cfa`: a stack grows downwards, and only the frame of a signal handler may
+    /// lead to another stack.
     fn check(&self, cfa: u64, signal: bool) -> Option<()> {
         (cfa > self.registers.values[RSP] || signal || self.after_signal).then_some(())
     }
@@ -225,7 +227,7 @@ impl Frame {
     }
 }
 
-/// Return a row of the table as a rule; None if it is not of the usual kind.
+/// Return a row of the table as a rule; None if the frame is not of the usual kind.
 fn usual(row: &UnwindTableRow<usize, Small>) -> Option<Rule> {
     let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else { return None };
     let by_rbp = match usize::from(register.0) {
@@ -244,7 +246,7 @@ fn usual(row: &UnwindTableRow<usize, Small>) -> Option<Rule> {
     Some(Rule { frame: (*offset).try_into().ok()?, rbp, by_rbp, ..Rule::default() })
 }
 
-/// The inputs of rules and expressions.
+/// The inputs of rules and expressions: memory, a table, and the registers of one frame.
 struct Look<'a, 'b> {
     windows: &'a mut Windows,
     section: &'a EhFrame<Slice<'b>>,

@@ -1,8 +1,8 @@
-//! The places of stubs: unused bytes after the end of an object's code, in its last page.
+//! Finds room for stubs: unused bytes after the end of an object's code, in its last page.
 //!
-//! A stub is never removed, only the jump to it, because a thread may stay in it for any time. So each stub has a
+//! A stub is never removed, only the jump to it, because a thread may stay in the stub for any time. So each stub has a
 //! header that identifies it to a later run, which overwrites a stub for the same place and of the same shape. That
-//! changes only the numbers that are compared.
+//! changes only the numbers that the stub compares.
 #![forbid(unsafe_code)]
 
 use crate::arch::stub::{plan, replacement, REACH};
@@ -23,9 +23,9 @@ pub struct Cave {
     pub stays: bool,
 }
 
-/// A place in code, `address`, at which threads should be seen. `function`: the bytes of the function that contains it,
-/// which begins at `start`. `conditions`: under which a thread stops there. If the instructions at `address` cannot be
-/// replaced, the instructions from `before` on are replaced.
+/// A place in code, `address`, at which threads should be seen. `function`: the bytes of the function that contains the
+/// place; the function begins at `start`. `conditions`: the conditions that must hold for a thread to stop there. If
+/// the instructions at `address` cannot be replaced, the instructions from `before` on are replaced.
 #[derive(Clone, Debug)]
 pub struct CodePlace {
     pub address: u64,
@@ -35,8 +35,8 @@ pub struct CodePlace {
     pub conditions: Vec<Condition>,
 }
 
-/// What the header of a stub says that an earlier run left: the patched place, the original bytes, the jump that
-/// replaced them, and where the stub lies, [start, end).
+/// A stub that an earlier run left, as described by the stub's header: the patched place, its original bytes, the jump
+/// that replaced them, and the addresses [start, end) of the stub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     pub address: u64,
@@ -82,8 +82,8 @@ fn padding(start: u64) -> usize {
     (start.next_multiple_of(ALIGNMENT as u64) - start) as usize
 }
 
-/// Plan a patch for each place. Threads report themselves by `signal` at all of them. The error says which place has no
-/// room for a stub, or why its instructions cannot be replaced.
+/// Plan a patch for each place. A thread that reaches a patched place reports itself by `signal`. The error says which
+/// place has no room for a stub, or why the instructions at a place cannot be replaced.
 pub fn plan_all(places: &[CodePlace], caves: &[Cave], signal: u32) -> Result<Vec<Patch>> {
     let mut caves: Vec<Taken> = caves.iter().map(Taken::new).collect();
     places.iter().map(|place| plan_one(place, &mut caves, signal)).collect()
@@ -104,7 +104,7 @@ fn plan_one(place: &CodePlace, caves: &mut [Taken], signal: u32) -> Result<Patch
     found.unwrap_or_else(|| Err(Error::Invalid(format!("there is no room for a jump near {address:#x}"))))
 }
 
-/// A cave with the stubs in it, including the new ones.
+/// A cave and the stubs in it, including the new stubs.
 struct Taken {
     text: u64,
     stays: bool,
@@ -129,7 +129,8 @@ impl Taken {
         }
     }
 
-    /// Plan the patch with its stub in this cave; None if it does not fit. The length of a stub depends on its address.
+    /// Plan the patch with its stub in this cave; None if the stub does not fit. The length of a stub depends on its
+    /// address.
     fn take(&mut self, trial: &Patch, planned: impl Fn(u64) -> Result<Patch>) -> Option<Result<Patch>> {
         let length = |patch: &Patch| patch.stub.len() as u64;
         let is_same = |left: &&Left| left.address == trial.address && left.original == trial.original;

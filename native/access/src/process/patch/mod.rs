@@ -1,7 +1,8 @@
-//! Places in a program's code where a thread reports to its tracer. Without a tracer nothing happens there.
+//! Patches: places in a program's code where a thread reports itself to its tracer. Without a tracer nothing happens
+//! there.
 //!
-//! A jump to a few instructions in unused bytes of the same object replaces the first instructions of the place. Those
-//! instructions check whether the call is wanted, and only then send the thread itself a signal that is ignored:
+//! The first instructions at the place are replaced by a jump to a few instructions in unused bytes of the same object.
+//! Those instructions check whether the call is wanted, and only then send the thread itself a signal that is ignored:
 //! SIGURG, or another signal whose default is to do nothing. A traced thread stops for it, as for any signal. If the
 //! tracer is gone, for whatever reason, the kernel discards the signal and the thread continues. A breakpoint
 //! instruction would kill the process then.

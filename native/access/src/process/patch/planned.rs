@@ -1,7 +1,7 @@
-//! What is found in code and written into it: system calls, patches, and their conditions.
+//! The types for what is found in code and written into it: system calls, patches, and the conditions of patches.
 #![forbid(unsafe_code)]
 
-/// The value that a condition compares.
+/// The value that a condition compares with a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
     /// The first or the second argument.
@@ -9,8 +9,8 @@ pub enum Operand {
     Second,
     /// The product of the first two arguments, as for calloc.
     Product,
-    /// The size word of the chunk that the first argument points into, without its flags. The condition does not hold
-    /// for null.
+    /// The size word of the chunk that the first argument points into, without the flags in that word. The condition
+    /// does not hold for a null argument.
     ChunkSize,
 }
 
@@ -30,7 +30,8 @@ pub struct Condition {
 }
 
 /// A patch of one place: `replacement` replaces the bytes `original` at `address`, and `stub` is written at `stub_at`.
-/// A thread that reports itself stops with its program counter at `trap`; without the patch it would be at `seen_at`.
+/// A thread that reports itself stops with its program counter at `trap`; without the patch, the thread would be at
+/// `seen_at`.
 #[derive(Clone, Debug)]
 pub struct Patch {
     pub address: u64,
@@ -49,18 +50,20 @@ pub(crate) struct Function<'a> {
     pub(crate) start: u64,
 }
 
-/// What is wanted of a patch.
+/// The requirements for a patch.
 pub(crate) struct Wish<'a> {
-    /// The place where threads should be seen.
+    /// The address at which threads should be seen.
     pub(crate) address: u64,
-    /// Where the replaced instructions begin: at `address`, or before it; then they are executed first.
+    /// Where the replaced instructions begin: at `address`, or before it. Instructions before `address` are executed
+    /// first.
     pub(crate) from: u64,
     pub(crate) stub_at: u64,
     pub(crate) signal: u32,
     pub(crate) conditions: &'a [Condition],
 }
 
-/// A system call: the address after it, that of the instruction that loads its number, and the number.
+/// A system call in code. `address`: the address after the system call instruction. `before`: the address of the
+/// instruction that loads the number of the system call.
 pub(crate) struct Call {
     pub(crate) address: u64,
     pub(crate) before: u64,

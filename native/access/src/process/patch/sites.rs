@@ -1,8 +1,8 @@
-//! The places where a program makes certain system calls: directly after the instructions that make them.
+//! Finds the places where a program makes certain system calls: directly after the instructions that make them.
 //!
-//! Compilers and assemblers load the number into its register as a constant. A place counts only if the object's table
-//! of functions confirms it: the code is decoded from the start of its function, so that no data and no part of another
-//! instruction is mistaken for such an instruction.
+//! Compilers and assemblers load the number of a system call into its register as a constant. A place counts only if
+//! the object's table of functions confirms it: the code is decoded from the start of its function, so that no data and
+//! no part of another instruction is mistaken for such an instruction.
 #![forbid(unsafe_code)]
 
 use crate::arch::decoding::{calls, loaded_number, LOAD_SIZE};
@@ -32,8 +32,8 @@ pub struct Site {
     pub end: u64,
 }
 
-/// Return the places where the code in `texts` makes one of the system calls `numbers`, ascending. Objects without a
-/// table of functions have none, and neither do those whose tables do not fit into `room` bytes.
+/// Return the places where the code in `texts` makes one of the system calls `numbers`, ascending. No places are found
+/// in objects without a table of functions, and in objects whose tables do not fit into `room` bytes.
 pub fn find_sites(space: &Space, texts: &[Text], modules: &[Module], room: u64, numbers: &[u32]) -> Vec<Site> {
     let mut objects = Unwinder::new(modules.to_vec(), room);
     let mut found: Vec<Site> = Vec::new();
@@ -53,7 +53,7 @@ pub fn find_sites(space: &Space, texts: &[Text], modules: &[Module], room: u64, 
     found
 }
 
-/// Return the addresses where one of the numbers may be loaded into its register.
+/// Return the addresses in the code where one of `numbers` may be loaded into the register of the system call number.
 fn candidates(space: &Space, text: &Text, numbers: &[u32]) -> Vec<u64> {
     let end = text.end.min(text.start.saturating_add(LARGEST_TEXT));
     let mut found = Vec::new();

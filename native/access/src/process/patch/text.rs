@@ -1,11 +1,11 @@
-//! Writing the code of a program, word by word, and only while none of its threads run.
+//! Writes into the machine code of a program, word by word, and only while none of the program's threads runs.
 #![forbid(unsafe_code)]
 
 use crate::process::patch::planned::Patch;
 use crate::process::program_memory::ProgramMemory;
 use std::io::Error;
 
-/// Insert all patches or none. EILSEQ if the code has changed since they were planned.
+/// Insert all patches or none. EILSEQ if the code has changed since the patches were planned.
 pub(crate) fn put_in(memory: &ProgramMemory, patches: &[Patch]) -> Result<(), Error> {
     if !patches.iter().all(|patch| memory.holds(patch.address, &patch.original)) {
         return Err(Error::from_raw_os_error(libc::EILSEQ));
@@ -22,7 +22,7 @@ pub(crate) fn is_any_in(memory: &ProgramMemory, patches: &[Patch]) -> bool {
     patches.iter().any(|patch| memory.holds(patch.address, &patch.replacement))
 }
 
-/// Restore the original code where it is still replaced. The stubs stay, because a thread may be in one.
+/// Restore the original code where it is still replaced. The stubs stay, because a thread may be in a stub.
 pub(crate) fn take_out(memory: &ProgramMemory, patches: &[Patch]) {
     for patch in patches.iter().filter(|patch| memory.holds(patch.address, &patch.replacement)) {
         let _ = memory.write_code(patch.address, &patch.original);

@@ -19,7 +19,7 @@ use std::io::{Error, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// The bytes of a stack that are copied; the rest is unknown.
+/// The number of bytes of a stack that are copied; the other bytes of the stack are unknown.
 const STACK_BYTES: u32 = 8 << 10;
 const RING: usize = 1 << 20;
 const RING_WITH_STACKS: usize = 4 << 20;
@@ -30,7 +30,7 @@ const START: Duration = Duration::from_secs(1);
 /// How many files this process may have open for other purposes.
 const OTHER_FILES: u64 = 256;
 
-/// What only newer kernels support.
+/// Features that only newer kernels have.
 #[derive(Clone, Copy)]
 struct Features {
     /// Whether threads inherit events, but processes do not (Linux 5.13).
@@ -45,7 +45,7 @@ const FEATURES: [Features; 3] = [
     Features { threads: false, lost: false },
 ];
 
-/// A process, the system calls to see, and whether their stacks are wanted.
+/// A process to follow, the system calls to report, and whether to copy the stacks of these calls.
 #[derive(Clone, Debug)]
 pub struct Traced {
     pub process: ProcessFolder,
@@ -65,12 +65,12 @@ pub(super) struct Events {
     counts_lost: bool,
     rings: BTreeMap<usize, Sampler>,
     others: Vec<Counter>,
-    /// The threads that have their own events.
+    /// The threads that have events of their own.
     known: BTreeSet<i32>,
-    /// The threads that were not seen to start another thread since their own events were opened, each with the time of
-    /// that.
+    /// The threads that have not been seen to start another thread since their own events were opened. The value is the
+    /// time when the events were opened.
     fresh: HashMap<i32, Instant>,
-    /// The thread and the processor that each event was opened for.
+    /// For each event, the thread and the processor that it was opened for.
     origins: HashMap<u64, (i32, usize)>,
     told_lost: u64,
     refused: u64,
@@ -199,7 +199,7 @@ impl Events {
         Ok(counter)
     }
 
-    /// Open an event with a ring, as large as this user may have it.
+    /// Open an event with a ring that is as large as this user may have it.
     fn ring(&mut self) -> Result<Sampler, Error> {
         loop {
             self.ring_size = 1 << self.ring_size.ilog2();
@@ -237,7 +237,7 @@ impl Events {
         }
     }
 
-    /// Return how many records were lost, as far as that is known, because a ring was full.
+    /// Return how many records were lost because a ring was full. Some losses may not be known yet.
     pub(super) fn lost(&mut self) -> u64 {
         if !self.counts_lost {
             return self.told_lost + self.refused;
@@ -277,7 +277,7 @@ fn builder(traced: &Traced, features: Features) -> Builder<'static> {
     builder
 }
 
-/// Return the processors that are online: five for `0-3,8`.
+/// Return the numbers of the processors that are online: five numbers for `0-3,8`.
 fn processors() -> Vec<usize> {
     let listed = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let ranges = listed.trim().split(',').filter_map(|part| {

@@ -24,10 +24,10 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 pub use tracefs::{tracepoint, Tracepoint};
 
-/// The most attempts to read the mappings without a call being made meanwhile.
+/// How many times to read the mappings until the process makes no call meanwhile.
 const ATTEMPTS: usize = 10;
 const NAP: Duration = Duration::from_millis(1);
-/// For how long a call may have done its work without having reached the tracepoint.
+/// The longest time between the moment when a call has done its work and the moment when it reaches the tracepoint.
 const SETTLED: Duration = Duration::from_millis(1);
 /// If more hits than this wait to be fetched, further ones stay in the rings, whose size is limited.
 const MAX_WAITING: usize = 5000;
@@ -61,8 +61,8 @@ impl Trace for Tracing {
     }
 }
 
-/// The mappings of a process. They include every change made before `from`, and none made after `until`. For changes in
-/// between, if there are any, this is doubtful.
+/// The mappings of a process. They include every change made before `from`, and no change made after `until`. They may
+/// or may not include changes made between these times.
 #[derive(Default)]
 struct Mappings {
     from: u64,
@@ -73,14 +73,15 @@ struct Mappings {
 struct View {
     traced: Traced,
     events: Events,
-    /// The records that were read and not reported yet, by time; the number distinguishes records with equal times.
+    /// The records that were read but not reported yet, by time. The second number of a key distinguishes records with
+    /// equal times.
     order: BTreeMap<(u64, u64), Record>,
     read: u64,
-    /// For each thread and each processor, the thread whose event reports it there.
+    /// For each thread and each processor: the thread whose event reports that thread on that processor.
     tellers: HashMap<i32, BTreeMap<usize, i32>>,
-    /// When the mappings were read at the beginning.
+    /// The time during which the mappings were read at the beginning.
     first: Range<u64>,
-    /// The number of records that were lost before calls counted.
+    /// The number of records that were lost before the mappings were read at the beginning.
     lost_before: u64,
 }
 
@@ -89,7 +90,7 @@ impl View {
         View { traced, events, order: BTreeMap::new(), read: 0, tellers: HashMap::new(), first: 0..0, lost_before: 0 }
     }
 
-    /// Read the mappings. Calls after that count.
+    /// Read the mappings. Only calls made after the start of this reading are reported.
     fn begin(&mut self, teller: &Teller) -> Result<(), Error> {
         self.lost_before = self.events.lost();
         let found = self.mappings()?;
@@ -102,8 +103,7 @@ impl View {
         self.events.lost() - self.lost_before
     }
 
-    /// Read the mappings at a time when the process makes no call during the reading and shortly after it, if there is
-    /// such a time.
+    /// Read the mappings, if possible at a time when the process makes no call during the reading and shortly after it.
     fn mappings(&mut self) -> Result<Mappings, Error> {
         let mut found = Mappings::default();
         for _ in 0..ATTEMPTS {
@@ -141,8 +141,8 @@ impl View {
         starters.into_iter().for_each(|parent| events.see_start(parent));
     }
 
-    /// Report hits until asked to end, or until there is nothing more to see. Records are reported one round after they
-    /// were read, because other rings may have had earlier ones.
+    /// Report hits until asked to end, or until there is nothing more to see. Each record is reported one round of the
+    /// loop after it was read, because another ring may contain an earlier record.
     fn follow(&mut self, teller: &Teller) -> Finish {
         let mut last = now();
         while !teller.shared.is_ending() {
@@ -165,7 +165,7 @@ impl View {
         self.end(teller)
     }
 
-    /// Report the calls before the last reading of the mappings.
+    /// Read the mappings once more, and report the calls before the end of this reading.
     fn end(&mut self, teller: &Teller) -> Finish {
         let unread = Mappings { from: u64::MAX, until: u64::MAX, text: Vec::new() };
         let found = self.mappings().unwrap_or(unread);
@@ -176,8 +176,8 @@ impl View {
         Finish::Asked
     }
 
-    /// Report all calls before `until`; those from `last` on are doubtful. Return true if the process runs another
-    /// program from then on.
+    /// Report all calls before `until`; calls from `last` on are doubtful. Return true if the process runs another
+    /// program after these calls.
     fn tell(&mut self, teller: &Teller, until: u64, last: u64) -> bool {
         let later = self.order.split_off(&(until, 0));
         for record in std::mem::replace(&mut self.order, later).into_values() {
@@ -196,9 +196,9 @@ impl View {
         false
     }
 
-    /// Report a call once, even if two events report its thread on a processor: both see everything that follows there,
-    /// so the first is enough. A thread that starts while its parent's events are being opened inherits them on some
-    /// processors only.
+    /// Report a call once, even if two events report its thread on a processor. Both events see everything that the
+    /// thread does there from then on, so the event that came first is enough. A thread that starts while its parent's
+    /// events are being opened inherits these events on some processors only.
     fn tell_call(&mut self, teller: &Teller, record: Record, last: u64) {
         let (pid, tid) = (record.pid, record.tid);
         let doubtful = self.first.contains(&record.time) || record.time >= last;

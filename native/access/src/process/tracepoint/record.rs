@@ -1,4 +1,4 @@
-//! The records that the kernel writes into a ring, as far as they are used here.
+//! The parts that are used here of the records that the kernel writes into a ring.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers;
@@ -30,7 +30,7 @@ pub(super) enum What {
     Call { event: u64, number: u64, registers: Vec<u64>, stack: Option<Vec<u8>> },
     /// The thread is new; the thread `parent` started it.
     Started { parent: i32 },
-    /// Its process runs another program from now on.
+    /// The process of the thread runs another program from now on.
     Exec,
     /// This many records were lost, because the ring was full.
     Lost(u64),

@@ -1,12 +1,12 @@
-//! What the kernel's file system for tracing (tracefs) says of a tracepoint.
+//! Reads what the kernel's file system for tracing (tracefs) says about a tracepoint.
 
 use std::fs::{read_to_string, File};
 use std::io::{Error, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Its mount points on newer and on older systems.
+/// The mount points of tracefs on newer and on older systems.
 const MOUNTED: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// The tracepoint at the end of every system call. Its fields are the number (`id`) and the result.
+/// The tracepoint at the end of every system call. Its fields are the number of the system call (`id`) and the result.
 const FORMAT: &str = "events/raw_syscalls/sys_exit/format";
 const FORMAT_IN_MOUNT: &std::ffi::CStr = c"events/raw_syscalls/sys_exit/format";
 const FSOPEN_CLOEXEC: libc::c_long = 1;
@@ -20,8 +20,8 @@ pub struct Tracepoint {
     pub number_at: usize,
 }
 
-/// Return the tracepoint at the end of every system call. Errors: EACCES if this user may not read it, EPERM if nothing
-/// is mounted and this user may not mount it, ENODEV if the kernel has none.
+/// Return the tracepoint at the end of every system call. Errors: EACCES if this user may not read it, EPERM if tracefs
+/// is not mounted and this user may not mount it, ENODEV if the kernel has no such tracepoint.
 pub fn tracepoint() -> Result<Tracepoint, Error> {
     let mut refused = None;
     for folder in MOUNTED {
@@ -68,7 +68,7 @@ unsafe fn owned(descriptor: libc::c_long) -> Result<OwnedFd, Error> {
     }
 }
 
-/// Parse `ID: 442` and `field:long id;\toffset:8;\tsize:8;\tsigned:1;`.
+/// Parse a description with lines such as `ID: 442` and `field:long id;\toffset:8;\tsize:8;\tsigned:1;`.
 fn parse(text: &str) -> Result<Tracepoint, Error> {
     let id = text.lines().find_map(|line| line.strip_prefix("ID:")?.trim().parse().ok());
     let offset = text.lines().find_map(|line| {

@@ -11,11 +11,11 @@ use std::sync::{Mutex, OnceLock};
 
 pub(crate) const GRAIN: u64 = 16;
 pub(crate) const SMALLEST: u64 = 0x20;
-/// Bytes between the start of a chunk and the address that malloc returned: prev_size and size.
+/// The number of bytes between the start of a chunk and the address that malloc returned: `prev_size` and `size`.
 pub const CHUNK_HEADER: u64 = 16;
 
-/// Return whether malloc may have given a chunk with `usable` bytes for a request of `bytes`. It gives the smallest
-/// chunk that suffices, or one GRAIN more if the remainder is too small for a chunk of its own.
+/// Return whether malloc may have chosen a chunk with `usable` bytes for a request of `bytes`. malloc chooses the
+/// smallest chunk that suffices, or one that is larger by GRAIN if the remainder is too small for a chunk of its own.
 pub(crate) fn may_be_given(usable: u64, bytes: u64) -> bool {
     const SIZE_FIELD: u64 = 8;
     let Some(chunk) = bytes.checked_add(SIZE_FIELD).and_then(|size| size.checked_next_multiple_of(GRAIN)) else {
@@ -43,7 +43,7 @@ pub enum State {
 pub const STATES: [&str; 8] = ["used", "free", "tcache", "fast", "top", "fencepost", "foreign", "unexplained"];
 
 impl State {
-    /// Return the kind of bytes in the terms common to all allocators.
+    /// Return the state as a `Part`, the kind of bytes that all allocators have in common.
     pub(crate) fn part(self) -> Part {
         match self {
             State::Used => Part::Used,
@@ -57,45 +57,47 @@ impl State {
     }
 }
 
-/// A range [start, end) of one arena to walk. `top` is the arena's top chunk if it lies in the range, else 0.
+/// An address range [start, end) of one arena that has to be walked. `top` is the address of the arena's top chunk if
+/// it lies in the range, else 0.
 #[derive(Clone)]
 pub struct Stretch {
     pub arena: u32,
     pub start: u64,
     pub end: u64,
     pub top: u64,
-    /// The first chunk of each of the arena's fast bins, by bin; 0 for an empty bin. A bin's chunks have
+    /// For each fast bin of the arena, the address of its first chunk; 0 for an empty bin. The chunks of a bin have
     /// `(index + 2) * 16` bytes.
     pub fast: Vec<u64>,
 }
 
-/// A walked stretch. Block starts are bits, one for every 16 bytes; a block ends where the next one starts.
+/// A stretch that has been walked. The starts of its blocks are bits, one bit for every 16 bytes. A block ends where
+/// the next one starts.
 pub struct Region {
     pub(crate) stretch: Stretch,
     starts: Bits,
     low: Bits,
     high: Bits,
-    /// Blocks that are not ordinary chunks, ascending.
+    /// The blocks that are not ordinary chunks, by ascending address.
     special: Vec<(u64, State)>,
-    /// Used chunks that may be in a fast bin: they have the size of one that is not empty. The list is emptied when the
-    /// fast bins are followed.
+    /// Used chunks that may be in a fast bin, because they have the size of a fast bin that is not empty. The list is
+    /// emptied when the fast bins are followed.
     pub(crate) links: Vec<Link>,
     /// The first bytes of chunks that may hold a Python object; None if there are too many such chunks.
     pub(crate) heads: Option<Vec<Head>>,
     pub(crate) damage: Vec<Damage>,
-    /// The links of free chunks, if the walk collected them. Taken when the bins are followed.
+    /// The links of free chunks, if the walk collected them. They are taken out when the bins are followed.
     pub(crate) free_links: Mutex<Option<FreeLinks>>,
-    /// The first bit and the end bit of each block of a megabyte or more. They save searches over the many bits of such
-    /// a block.
+    /// The first bit and the end bit of each block of a megabyte or more. With this list, no search has to go through
+    /// the many bits of such a block.
     giants: OnceLock<Vec<(u64, u64)>>,
 }
 
-/// A block is a giant if this many words of bits contain no other block's start. A word has 64 bits for GRAIN bytes
-/// each, so it covers 1 KiB.
+/// The least number of words of bits for a giant block: none of these words contains the start of another block. A word
+/// has 64 bits for GRAIN bytes each, so it covers 1 KiB.
 const GIANT_WORDS: usize = 1024;
 
 impl Region {
-    /// Make a region. `starts` has a bit for each block, `low` a bit for each free chunk.
+    /// Make a region. `starts` has a set bit for the start of each block, `low` for each free chunk.
     pub(crate) fn new(
         stretch: Stretch,
         starts: Bits,
@@ -118,7 +120,7 @@ impl Region {
         }
     }
 
-    /// Return the number of the block at `address`, which must lie in the stretch.
+    /// Return the number, within the stretch, of the block at `address`, which must lie in the stretch.
     #[inline]
     pub(crate) fn index(&self, address: u64) -> u64 {
         (address - self.stretch.start) / GRAIN
@@ -154,7 +156,7 @@ impl Region {
         Some(self.special[found].1)
     }
 
-    /// Return the start, end and state of the block that holds `address`.
+    /// Return the start, end and state of the block that contains `address`.
     pub(crate) fn find(&self, address: u64) -> Option<(u64, u64, State)> {
         if address < self.stretch.start || address >= self.stretch.end {
             return None;
@@ -191,7 +193,7 @@ impl Region {
         self.starts.first_from(index + 1).map_or(self.stretch.end, |next| self.address(next))
     }
 
-    /// Return every block that starts in [from, to), in order.
+    /// Return every block that starts in the address range [from, to), in order.
     pub(crate) fn blocks(&self, from: u64, to: u64) -> Blocks<'_> {
         let from = from.clamp(self.stretch.start, self.stretch.end);
         let index = self.starts.first_from((from - self.stretch.start).div_ceil(GRAIN));
@@ -199,7 +201,8 @@ impl Region {
         Blocks { region: self, next: index, to, special }
     }
 
-    /// Return the first bytes of used chunks in [from, to) that may hold Python objects; None if they were not kept.
+    /// Return the first bytes of those used chunks in [from, to) that may contain Python objects; None if these bytes
+    /// were not kept.
     pub(crate) fn heads(&self, from: u64, to: u64) -> Option<impl Iterator<Item = &Head>> {
         let heads = self.heads.as_ref()?;
         let place = |address| heads.partition_point(|head| head.chunk < address);
@@ -237,18 +240,19 @@ impl Region {
         tallies
     }
 
-    /// Return the used blocks as bits, one for each possible block, 64 to a word.
+    /// Return a set bit for each used block: one bit for each possible block, in words of 64 bits.
     pub(crate) fn used_words(&self) -> impl Iterator<Item = u64> + '_ {
         self.plain_words(|starts, low, high| starts & !(low | high))
     }
 
-    /// Return the free chunks that belong into bins (not fast bins) as bits, one for each possible block, 64 to a word.
+    /// Return a set bit for each free chunk that belongs into a bin other than a fast bin: one bit for each possible
+    /// block, in words of 64 bits.
     pub(crate) fn free_words(&self) -> impl Iterator<Item = u64> + '_ {
         self.plain_words(|starts, low, high| starts & low & !high)
     }
 
-    /// Return the bits that `choose(starts, low, high)` selects for each 64 possible blocks, without the bits of blocks
-    /// that are not ordinary chunks.
+    /// Return the bits that `choose(starts, low, high)` selects for each 64 possible blocks. Bits of blocks that are
+    /// not ordinary chunks are cleared.
     fn plain_words<'a>(&'a self, choose: impl Fn(u64, u64, u64) -> u64 + 'a) -> impl Iterator<Item = u64> + 'a {
         let mut special = self.special.iter().map(|(start, _)| self.index(*start)).peekable();
         self.starts.words().iter().enumerate().map(move |(place, starts)| {
@@ -296,8 +300,8 @@ impl Region {
         self.end_of(index) - self.address(index)
     }
 
-    /// Show the blocks that are not free, in order. `trimmed`: whether malloc_trim() returns the memory of the top
-    /// chunk.
+    /// Show the blocks that are not free, in order. `trimmed`: whether to assume that malloc_trim() also returns the
+    /// memory of the top chunk.
     pub(crate) fn show_held(&self, trimmed: bool, mut show: impl FnMut(Held)) {
         let top = self.top_after_consolidation();
         for (start, end, state) in self.all() {
@@ -309,7 +313,7 @@ impl Region {
         }
     }
 
-    /// Show all parts of the stretch in order.
+    /// Show all parts of the stretch in address order, as start, end and kind.
     pub(crate) fn show_parts(&self, mut show: impl FnMut(u64, u64, Part)) {
         let mut at = self.stretch.start;
         for (start, end, state) in self.all() {
@@ -364,16 +368,16 @@ impl Iterator for Blocks<'_> {
     }
 }
 
-/// A used chunk that may be in a fast bin, with its link word. The four low bits of `tagged` are the bin, the rest is
-/// the chunk's address.
+/// A used chunk that may be in a fast bin, with the word in it that would be the link. The four low bits of `tagged`
+/// are the number of the bin, the other bits are the chunk's address.
 #[derive(Clone, Copy)]
 pub(crate) struct Link {
     pub(crate) tagged: u64,
     pub(crate) word: u64,
 }
 
-/// The number of a chunk's bytes that are kept: enough for what precedes a Python object and for the object's fields
-/// that own buffers.
+/// The number of bytes at the start of a chunk that are kept. They suffice for whatever precedes a Python object and
+/// for the object's fields that own buffers.
 pub(crate) const HEAD_BYTES: usize = 112;
 
 #[derive(Clone, Copy)]
@@ -391,13 +395,14 @@ impl Head {
         Head { chunk, size: size as u8, bytes }
     }
 
-    /// Return the first bytes of the chunk that could be read.
+    /// Return those first bytes of the chunk that could be read.
     pub(crate) fn known(&self) -> &[u8] {
         &self.bytes[..self.size as usize]
     }
 
-    /// Return whether a block with these first bytes may hold a Python object: a possible address of a type lies 8, 24
-    /// or 40 bytes in, or the block begins with a debug hook, after which the type lies further in.
+    /// Return whether a block with these first bytes may contain a Python object: either a possible address of a type
+    /// lies at offset 8, 24 or 40, or the block begins with the words of Python's debug hooks, and the type lies after
+    /// these words.
     #[inline]
     pub(crate) fn may_be_object(known: &[u8], user_end: u64) -> bool {
         let pointer = |at| {
@@ -408,41 +413,43 @@ impl Head {
     }
 }
 
-/// Return whether a word is the second one of a debug hook: a letter, then the same byte seven times.
+/// Return whether a word may be the second word that Python's debug hooks put before a block: a letter, then the same
+/// byte seven times.
 #[inline]
 pub(crate) fn is_padding(word: u64) -> bool {
     matches!(word as u8, b'o' | b'm' | b'r') && word >> 16 == (word << 8) >> 16
 }
 
-/// Every block of every arena of a target.
+/// All blocks of all arenas of a target.
 pub struct Chunks {
     pub(crate) regions: Vec<Region>,
-    /// The number of each region's first block, a multiple of 64, and at the end the next unused number.
+    /// For each region, the number of its first block, a multiple of 64. One more entry at the end is the first number
+    /// that is not used.
     pub(super) firsts: Vec<u64>,
     totals: OnceLock<Vec<RegionTotals>>,
 }
 
 type Found = Option<(u64, u64, &'static str)>;
 
-/// A run of adjacent free chunks. `before` and `after` are the blocks around it as `(address, size, state)`, None at an
-/// end of the region.
+/// A run of adjacent free chunks. `before` and `after` are the blocks next to the run as `(address, size, state)`; None
+/// at an end of the region.
 #[derive(Clone, Copy, Debug)]
 pub struct Hole {
     pub start: u64,
     pub end: u64,
-    /// The index of the region.
+    /// The index of the region that contains the hole.
     pub region: usize,
     pub before: Found,
     pub after: Found,
 }
 
-/// The blocks of a region by state.
+/// The number and the bytes of the blocks of a region in each state.
 #[derive(Clone, Copy, Debug)]
 pub struct RegionTotals {
     pub arena: u32,
     pub start: u64,
     pub end: u64,
-    /// In the order of `STATES`.
+    /// The blocks in each state, in the order of `STATES`.
     pub states: [Tally; STATES.len()],
 }
 
@@ -468,7 +475,7 @@ impl Chunks {
         (region.stretch.start == address).then_some(region)
     }
 
-    /// Return the number of a block whose user address is `address`.
+    /// Return the number of the block whose user address is `address`.
     #[inline(always)]
     pub(crate) fn number_from(&self, address: u64) -> Option<u64> {
         let chunk = address.checked_sub(CHUNK_HEADER)?;
@@ -481,18 +488,19 @@ impl Chunks {
         self.regions[self.region_of(address)?].find(address)
     }
 
-    /// Return the block whose bytes include `address`. A used chunk's bytes reach eight bytes into the next header.
+    /// Return the block whose bytes include `address`. The bytes of a used chunk include the first eight bytes of the
+    /// next chunk's header.
     pub(crate) fn holder(&self, address: u64) -> Option<(u64, u64, State)> {
         self.locate(address.wrapping_sub(8)).or_else(|| self.locate(address))
     }
 
-    /// Return the count and bytes of used chunks.
+    /// Return the number and the bytes of all used chunks.
     pub(crate) fn used(&self) -> Tally {
         let used = self.totals().iter().map(|totals| totals.states[State::Used as usize]);
         used.fold(Tally::default(), |sum, tally| sum.with(&tally))
     }
 
-    /// Return the blocks of each region by state, counted at the first call.
+    /// Return the blocks of each region by state. They are counted at the first call.
     pub fn totals(&self) -> &[RegionTotals] {
         let row = |region: &Region| {
             let Stretch { arena, start, end, .. } = region.stretch;
@@ -501,8 +509,8 @@ impl Chunks {
         self.totals.get_or_init(|| self.regions.iter().map(row).collect())
     }
 
-    /// Return whether a used chunk of at least `least` bytes begins 16 to 80 bytes before `address`. Looks at a few
-    /// bits only.
+    /// Return whether a used chunk of at least `least` bytes begins 16 to 80 bytes before `address`. Only a few bits
+    /// are looked up.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
         let Some(region) = self.region_of(address).map(|index| &self.regions[index]) else { return false };
         (16..=80).step_by(8).any(|inside| {
@@ -515,13 +523,14 @@ impl Chunks {
         })
     }
 
-    /// Return the block whose bytes include `address`, as chunk address, size, state. A chunk's bytes are its size word
-    /// and the bytes that malloc_usable_size counts: they include the next chunk's prev_size, but not its own.
+    /// Return the block whose bytes include `address`, as (address of the chunk, size, state). A chunk's bytes are its
+    /// size word and the bytes that malloc_usable_size counts. So they include the next chunk's prev_size, but not the
+    /// chunk's own prev_size.
     pub fn find(&self, address: u64) -> Found {
         self.holder(address).map(|(start, end, state)| (start, end - start, STATES[state as usize]))
     }
 
-    /// Return the arena of the region that holds `address`.
+    /// Return the number of the arena whose region contains `address`.
     pub fn arena_of(&self, address: u64) -> Option<u32> {
         Some(self.regions[self.region_of(address)?].stretch.arena)
     }

@@ -3,13 +3,13 @@
 use crate::allocators::glibc::chunks::{Chunks, Region, State};
 use std::collections::BTreeMap;
 
-/// A free chunk, or several that malloc would merge: `(header, size)`.
+/// A free chunk, or several adjacent free chunks that malloc would merge, as `(address of the header, size)`.
 pub type Piece = (u64, u64);
-/// The pieces of one arena that would serve a request, or nearly would.
+/// The pieces of one arena that could serve a request, and the largest ones that are too small for it.
 #[derive(Clone, Debug)]
 pub struct Fit {
     pub arena: u32,
-    /// The smallest piece that suffices.
+    /// The smallest piece that is large enough.
     pub best: Option<Piece>,
     /// The largest pieces that are too small.
     pub short: Vec<Piece>,
@@ -54,9 +54,9 @@ impl Pieces {
     }
 }
 
-/// Return for each arena the smallest piece of at least `need` bytes, the `most` largest of the pieces that are too
-/// small, and its top. `need` is the size of the request's chunk. `with_fast`: as after malloc_consolidate(), which
-/// merges fast-bin chunks with their free neighbours.
+/// Return for each arena the smallest piece of at least `need` bytes, the `most` largest pieces that are smaller, and
+/// the size of its top. `need` is the size of the chunk that the request needs. `with_fast`: whether to assume that
+/// malloc_consolidate() has merged fast-bin chunks with their free neighbours.
 pub fn find_fits(chunks: &Chunks, need: u64, with_fast: bool, most: usize) -> Vec<Fit> {
     let mut arenas: BTreeMap<u32, Pieces> = BTreeMap::new();
     for region in &chunks.regions {

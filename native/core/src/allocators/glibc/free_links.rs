@@ -3,9 +3,9 @@
 use gdbheap_access::bytes::u64_at;
 
 const IS_MMAPPED: u64 = 2;
-/// The flag in a chunk's size which says that it lies in a thread's arena.
+/// The flag in the size word of a chunk which says that the chunk lies in a thread's arena.
 pub(crate) const NON_MAIN_ARENA: u64 = 4;
-/// Chunks of at least this size are sorted into large bins.
+/// The size from which chunks are sorted into large bins.
 const MIN_LARGE: u64 = 0x400;
 const MAX_WRONG: usize = 1000;
 
@@ -18,7 +18,7 @@ pub(crate) struct FreeChunk {
     pub(crate) bk: u64,
 }
 
-/// The `fd_nextsize` and `bk_nextsize` links of a chunk that is the first of its size in a large bin.
+/// The `fd_nextsize` and `bk_nextsize` links of the first chunk of a size in a large bin.
 #[derive(Clone, Copy)]
 pub(crate) struct SizeLink {
     pub(crate) address: u64,
@@ -34,7 +34,7 @@ pub(crate) struct WrongFlags {
     pub(crate) found: u64,
 }
 
-/// What a walk collects for the bins. Each list is ascending by address.
+/// The data that a walk collects for following the bins. Each list is ascending by address.
 #[derive(Default)]
 pub(crate) struct FreeLinks {
     /// The free chunks, one list for each part of the walk.
@@ -44,7 +44,7 @@ pub(crate) struct FreeLinks {
 }
 
 impl FreeLinks {
-    /// Add a free chunk; `bytes` are the bytes after its header.
+    /// Add a free chunk. `bytes` are the bytes after the chunk's header.
     #[inline]
     pub(crate) fn add(&mut self, address: u64, size: u64, bytes: &[u8]) {
         let word = |at| u64_at(bytes, at);
@@ -67,7 +67,7 @@ impl FreeLinks {
         }
     }
 
-    /// Append what another walk collected from address `at` on.
+    /// Append the entries that another walk collected from address `at` on.
     pub(crate) fn take_over(&mut self, other: FreeLinks, at: u64) {
         for mut part in other.chunks {
             if part.first().is_some_and(|chunk| chunk.address < at) {
@@ -79,7 +79,7 @@ impl FreeLinks {
         self.flags.extend(other.flags.into_iter().filter(|chunk| chunk.address >= at));
     }
 
-    /// Drop what was collected from address `from` on.
+    /// Drop the entries that were collected from address `from` on.
     pub(crate) fn truncate(&mut self, from: u64) {
         for part in self.chunks.iter_mut().rev().take_while(|part| part.last().is_none_or(|last| last.address >= from))
         {
@@ -89,7 +89,7 @@ impl FreeLinks {
         self.flags.truncate(self.flags.partition_point(|chunk| chunk.address < from));
     }
 
-    /// Return the free chunks in [from, to).
+    /// Return the free chunks that begin in [from, to).
     pub(crate) fn between(&self, from: u64, to: u64) -> impl Iterator<Item = &FreeChunk> {
         let first = self.chunks.partition_point(|part| part.last().is_none_or(|last| last.address < from));
         self.chunks[first..]

@@ -6,9 +6,11 @@ use crate::allocators::tally::Tally;
 use crate::firsts::Firsts;
 use std::collections::HashMap;
 
-/// Smaller sizes are counted in a table, the rarer larger ones in a hash map.
+/// The size from which chunks are counted in a hash map, because larger sizes are rare. Smaller sizes are counted in a
+/// table.
 const SMALL: u64 = 64 << 10;
-/// The number of counted states: used, free, tcache and fast. Chunks in these states may have any size.
+/// The number of states in which chunks are counted: used, free, tcache and fast. Chunks in these states may have any
+/// size.
 const COUNTED: usize = 4;
 
 /// Counts of chunks by state, in the order of STATES.
@@ -35,7 +37,8 @@ pub fn count_sizes(chunks: &Chunks) -> Vec<(u64, Counts)> {
     rows
 }
 
-/// A filter for chunks: a bit for each state in the order of STATES, sizes [minimum, maximum], one arena or all.
+/// A filter for chunks. `states` has a bit for each accepted state, in the order of STATES. `minimum` and `maximum`
+/// bound the size, both inclusive. `arena` is the only accepted arena, None for all arenas.
 #[derive(Clone)]
 pub struct Wanted {
     pub states: u32,
@@ -60,10 +63,11 @@ impl Wanted {
     }
 }
 
-/// A chunk in a list: `(header, size, state, arena)`.
+/// A chunk in a list: `(address of the header, size, state, arena)`.
 pub type Listed = (u64, u64, &'static str, u32);
 
-/// Return the count and bytes of the chunks that pass the filter, and the first `top` of them in order.
+/// Return the number and the bytes of the chunks that pass the filter, and the first `top` of these chunks in the given
+/// order.
 pub fn list_chunks(chunks: &Chunks, wanted: &Wanted, order: Order, top: Option<usize>) -> (Tally, Vec<Listed>) {
     let (mut rows, mut sum) = (Firsts::new(top.unwrap_or(usize::MAX)), Tally::default());
     let key = |(address, size, _, arena): &Listed| order.key(*address, *size, Some(*arena));
@@ -77,7 +81,8 @@ pub fn list_chunks(chunks: &Chunks, wanted: &Wanted, order: Order, top: Option<u
     (sum, rows.finish(key))
 }
 
-/// Return at most `most` blocks in [start, end) that are used or in a thread's cache, as `(user address, size, used)`.
+/// Return at most `most` blocks in [start, end) that are in use or in a thread's cache, as `(user address, size,
+/// whether in use)`.
 pub fn held_chunks(chunks: &Chunks, start: u64, end: u64, most: usize) -> Vec<(u64, u64, bool)> {
     let Some(region) = chunks.region_of(start).map(|index| &chunks.regions[index]) else { return Vec::new() };
     let held = region.blocks(start, end).filter(|block| matches!(block.2, State::Used | State::Tcache));

@@ -10,8 +10,8 @@ use std::collections::HashSet;
 const PAGE_BITS: u32 = 12;
 const BIN_BITS: u64 = 15;
 
-/// An index of many ascending addresses: for each page of a stretch, the position of the first address in it or after
-/// it.
+/// An index of many ascending addresses. For each page of a stretch, the index has the position of the first address
+/// that lies in this page or after it.
 pub(crate) struct PageIndex {
     start: u64,
     first: Vec<u32>,
@@ -28,14 +28,14 @@ impl PageIndex {
         PageIndex { start, first }
     }
 
-    /// Return the position at which a search for `address` must begin.
+    /// Return the position in the ascending addresses at which a search for `address` has to begin.
     pub(crate) fn place(&self, address: u64) -> Option<usize> {
         let page = (address.checked_sub(self.start)? >> PAGE_BITS) as usize;
         self.first.get(page).map(|place| *place as usize)
     }
 }
 
-/// The chunks of one region that may be in a fast bin, ascending, with a bit for each that is.
+/// The chunks of one region that may be in a fast bin, ascending, with a bit for each chunk that really is in one.
 struct Candidates {
     links: Vec<Link>,
     index: PageIndex,
@@ -50,7 +50,8 @@ impl Candidates {
         Candidates { links, index, taken }
     }
 
-    /// Return the position of the candidate at `chunk`, if it has the size of this bin.
+    /// Return the position of the candidate at `chunk`; None if no candidate is there, or if it has the wrong size for
+    /// this bin.
     fn find(&self, chunk: u64, bin: u64) -> Option<usize> {
         let from = self.index.place(chunk)?;
         let behind = self.links[from..].iter().position(|link| link.tagged >= chunk)?;
@@ -58,7 +59,7 @@ impl Candidates {
     }
 }
 
-/// A position in one fast bin that is being followed.
+/// The position of a walk through one fast bin.
 struct Cursor {
     arena: u32,
     bin: u64,
@@ -73,7 +74,7 @@ impl Chunks {
         let mut begun = HashSet::new();
         for region in &self.regions {
             let arena = region.stretch.arena;
-            // The fast bins belong to the arena: all its regions have the same heads.
+            // The fast bins belong to the arena: all regions of an arena have the same heads.
             if begun.insert(arena) {
                 let heads = region.stretch.fast.iter().enumerate().filter(|(_, head)| **head != 0);
                 cursors.extend(heads.map(|(bin, head)| Cursor { arena, bin: bin as u64, head: *head, at: *head }));
@@ -128,8 +129,8 @@ impl Chunks {
         }
     }
 
-    /// Follow one list of a thread cache, `(first entry, entries, size)`. Return the number of entries taken, and the
-    /// address to which the last link leads.
+    /// Follow one list of a thread cache, given as `(address of the first entry, number of entries, size)`. Return the
+    /// number of entries taken, and the address to which the last link leads.
     pub(crate) fn follow_tcache(&mut self, space: &Space, list: (u64, u64, u64), safe_linking: bool) -> (u64, u64) {
         let (mut at, count, size) = list;
         for taken in 0..count {
@@ -157,7 +158,8 @@ fn reveal(link: u64, at: u64, safe_linking: bool) -> u64 {
     }
 }
 
-/// Return the chunks and bytes on each list of a thread cache, given as `(first entry, entries)`.
+/// Return the number and the bytes of the chunks on each list of a thread cache. A list is given as `(address of the
+/// first entry, number of entries)`.
 pub fn sum_lists(space: &Space, chunks: &Chunks, lists: &[(u64, u64)], safe_linking: bool) -> Vec<Tally> {
     let sum = |(entry, count): &(u64, u64)| {
         let (mut at, mut sum) = (*entry, Tally::default());

@@ -6,20 +6,21 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::memory::window::Window;
 use gdbheap_access::work::{Steps, Watcher};
 
-/// How glibc writes the header of an mmapped chunk. Up to 2.42 `prev_size + size` is the size of the mapping. Since
-/// 2.43 `size` excludes the header's own 16 bytes, and bit 0 of prev_size marks huge pages.
+/// The way in which glibc writes the header of an mmapped chunk. Up to 2.42, `prev_size + size` is the size of the
+/// mapping. Since 2.43, `size` excludes the 16 bytes of the header itself, and bit 0 of `prev_size` marks huge pages.
 #[derive(Clone, Copy)]
 pub struct MmappedStyle {
     pub header_outside: bool,
-    /// Whether to look also for headers in mappings that mremap moved: they may have lost the alignment from memalign.
+    /// Whether to search also for the headers of chunks that mremap moved: such a chunk may have lost the alignment
+    /// that memalign gave it.
     pub moved: bool,
 }
 
-/// The largest distance from the start of its mapping at which the header of a moved chunk is looked for.
+/// The largest distance from the start of a mapping at which the header of a moved chunk is searched.
 const MAX_SHIFT: u64 = 4 << 20;
 
-/// Return the mmapped chunks in ranges, as `(base, chunk, bytes mapped)`. Each range must begin where a mapping of
-/// another owner ends.
+/// Return the mmapped chunks in `ranges`, as `(start of the mapping, chunk, bytes mapped)`. Each range must begin where
+/// a mapping of another owner ends.
 pub fn find_mmapped(
     watcher: &dyn Watcher,
     space: &Space,
@@ -57,7 +58,7 @@ fn mmapped_in(
     Ok(found)
 }
 
-/// Return the start of the next page after the one at `at` that has bytes; `end` if there is none.
+/// Return the start of the next page that has bytes, after the page that contains `at`; `end` if there is none.
 fn next_page(space: &Space, at: u64, end: u64) -> u64 {
     let page = space.machine.page.bytes();
     at.checked_add(page).and_then(|next| space.next_backed(next)).map_or(end, |next| next / page * page)
@@ -80,8 +81,8 @@ fn mmapped_at(
 ) -> Result<Option<(u64, u64)>, Cancelled> {
     steps.look()?;
     let Some((0, total)) = mmapped_header(window, base, style) else { return Ok(None) };
-    // memalign puts a second header inside and leaves the first one unchanged; a later mremap changes only the second.
-    // So a second header is the right one if its prev_size is its distance from the base.
+    // memalign puts a second header inside the mapping and leaves the first one unchanged. A later mremap changes only
+    // the second header. So a second header is the right one if its prev_size is its distance from the base.
     let mut alignment = 32;
     while alignment < end - base {
         let chunk = (base + 16).next_multiple_of(alignment) - 16;
@@ -103,7 +104,8 @@ fn mmapped_at(
     Ok((total <= end - base).then_some((base, total)))
 }
 
-/// Return the size of the mapping that begins at `base`, if its header lies further in, at `chunk`.
+/// Return the size of the mapping that begins at `base` if the header at `chunk`, further inside, is the mapping's
+/// header.
 fn shifted_header(window: &mut Window<'_>, base: u64, chunk: u64, end: u64, style: MmappedStyle) -> Option<u64> {
     if chunk <= base || chunk >= end {
         return None;
@@ -123,9 +125,9 @@ fn mmapped_header(window: &mut Window<'_>, chunk: u64, style: MmappedStyle) -> O
 }
 
 /// Return `(start, end)` of the stretches of a main arena that could not use `sbrk`. A stretch is page-aligned and
-/// begins with a chunk that has nothing before it; a walk from there ends at `top`, or at a double fencepost at a
-/// page's end. Two stretches may begin elsewhere: one at the start of a range, and one in the `foreign` bytes after
-/// another stretch, which are searched in steps of 16.
+/// begins with a chunk that has no chunk before it. A walk from there ends at `top`, or at a double fencepost at the
+/// end of a page. Two stretches may begin elsewhere: one at the start of a range, and one in the `foreign` bytes after
+/// another stretch. These bytes are searched in steps of 16.
 pub fn find_extents(
     watcher: &dyn Watcher,
     space: &Space,
@@ -167,7 +169,7 @@ fn extents_in(
     Ok(found)
 }
 
-/// Return the end of the extent that begins at `start`.
+/// Return the end of the extent that begins at `start`; None if none begins there.
 fn extent_at(
     window: &mut Window<'_>,
     start: u64,
@@ -196,25 +198,25 @@ fn header(window: &mut Window<'_>, at: u64) -> Option<(u64, u64)> {
 }
 
 enum Step {
-    /// The next chunk is at this address.
+    /// The walk continues with the chunk at this address.
     Chunk(u64),
     /// The extent ends at this address.
     End(u64),
 }
 
-/// Return where a walk that began at `start` goes from the chunk at `at`; None if there is no chunk.
+/// Return the next step of a walk that began at `start` and has reached the chunk at `at`; None if no chunk is there.
 fn extent_step(window: &mut Window<'_>, (start, limit): (u64, u64), at: u64, top: u64) -> Option<Step> {
     let page = window.page();
     let (_, word) = header(window, at)?;
     let (size, rest) = (word & !7, limit.checked_sub(at)?);
     if at == top {
-        // An undamaged top ends at a page's end and has at least 32 bytes.
+        // An undamaged top chunk ends at the end of a page and has at least 32 bytes.
         let sound = size <= rest && (at + size) % page == 0 && size >= 32;
         let end = if sound { at + size } else { at.checked_add(32)?.next_multiple_of(page) };
         return (end <= limit).then_some(Step::End(end));
     }
     if size == 16 && at > start {
-        // There are two fenceposts, or three if the old top was too small to be freed.
+        // The stretch ends with two fenceposts, or with three if the old top was too small to be freed.
         let mut stop = at + 16;
         while stop % page != 0 && stop < at + 48 && header(window, stop)?.1 & !7 == 16 {
             stop += 16;
@@ -224,8 +226,8 @@ fn extent_step(window: &mut Window<'_>, (start, limit): (u64, u64), at: u64, top
     (size >= 32 && size % 16 == 0 && size < rest).then(|| Step::Chunk(at + size))
 }
 
-/// Return the extents of exactly `size` bytes, recognized only by their two ends: the start is page-aligned and a chunk
-/// begins there that has nothing before it; a double fencepost, or `top`, ends at the end.
+/// Return the extents of exactly `size` bytes, recognized only by their two ends. The start is page-aligned, and a
+/// chunk begins there that has no chunk before it. The end is the end of a double fencepost or of `top`.
 pub fn find_fenced(
     watcher: &dyn Watcher,
     space: &Space,

@@ -1,4 +1,4 @@
-//! malloc's mmapped chunks.
+//! The chunks of malloc that have a mapping of their own (mmapped chunks).
 
 use super::chunks::CHUNK_HEADER;
 use crate::allocators::block::Cell;
@@ -11,7 +11,7 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// Make the store. `chunks` may be in any order.
+    /// Make the store from `chunks`, which may be in any order.
     pub fn new(mut chunks: Vec<(u64, u64)>) -> Mapped {
         chunks.sort_unstable();
         Mapped { chunks }

@@ -1,10 +1,10 @@
-//! Chunks as numbered blocks: one number for each place where a chunk may begin, over all regions.
+//! The numbers of chunks as blocks: one number for each place where a chunk may begin, over all regions.
 
 use crate::allocators::block::Cell;
 use crate::allocators::glibc::chunks::{Chunks, Region, State, CHUNK_HEADER, GRAIN};
 
 impl Chunks {
-    /// Return a number above the numbers of all blocks. Every place where a chunk may begin has one.
+    /// Return a number above the numbers of all blocks. Every place where a chunk may begin has a number.
     pub(crate) fn block_numbers(&self) -> u64 {
         self.firsts[self.regions.len()]
     }
@@ -15,7 +15,7 @@ impl Chunks {
         self.firsts[region]
     }
 
-    /// Return the region of a block's number.
+    /// Return the region that contains the block with this number.
     pub(crate) fn region_of_number(&self, number: u64) -> &Region {
         &self.regions[self.place_of_number(number)]
     }
@@ -24,11 +24,11 @@ impl Chunks {
         self.firsts.partition_point(|first| *first <= number).saturating_sub(1)
     }
 
-    /// Return the chunk [start, end) of a region as a block.
+    /// Return the description of the block that is the chunk [start, end) of a region.
     #[inline(always)]
     pub(crate) fn cell(&self, region: usize, start: u64, end: u64) -> Cell {
         let number = self.firsts[region] + self.regions[region].index(start);
-        // A chunk's last eight bytes are the next chunk's prev_size.
+        // The last eight bytes that belong to a chunk are the next chunk's prev_size.
         Cell { number, address: start + CHUNK_HEADER, size: end - start, end: end + 8 }
     }
 
@@ -57,12 +57,12 @@ impl Chunks {
         }
     }
 
-    /// Return the user address and size of the chunk that contains `address`, whatever its state.
+    /// Return the user address and the size of the chunk that contains `address`, whether the chunk is used or free.
     pub(crate) fn slot_at(&self, address: u64) -> Option<(u64, u64)> {
         self.locate(address).map(|(start, end, _)| (start + CHUNK_HEADER, end - start))
     }
 
-    /// Return the block whose bytes include `address`, with the index of its region; see `holder`.
+    /// Return the index of a region, and in this region the block whose bytes include `address`; see `holder`.
     #[inline]
     fn holder_in(&self, address: u64) -> Option<(usize, (u64, u64, State))> {
         let in_region = |address: u64| {

@@ -1,9 +1,9 @@
 //! Read an arena of a running process. A result counts only if two readings agree.
 //!
-//! malloc's "in use" is everything of an arena except its top, its bins and its fast bins; thread caches count as in
-//! use (malloc/malloc.c, `int_mallinfo`). So the free lists suffice, and no block in use is read. If a thread changes a
-//! list during the reading, at least one of three things happens: the list cannot be followed, the second reading
-//! differs, or `malloc_state` has changed.
+//! malloc's "in use" is everything of an arena except its top, its bins and its fast bins. Blocks in thread caches
+//! count as in use (malloc/malloc.c, `int_mallinfo`). So it suffices to read the free lists, and no block in use is
+//! read. If a thread changes a list during the reading, at least one of three things happens: the list cannot be
+//! followed, the second reading differs, or `malloc_state` has changed.
 
 use super::bins::BINS;
 use super::trim::whole_pages;
@@ -16,8 +16,8 @@ const SMALLEST: u64 = 32;
 const FLAGS: u64 = 7;
 const FAST_BINS: u64 = 10;
 
-/// Offsets of fields in `struct malloc_state`. `fastbins` is the offset of `fastbinsY`, None if there are none (2.43
-/// and later).
+/// Offsets of fields in `struct malloc_state`. `fastbins` is the offset of `fastbinsY`, or None for releases without
+/// fast bins (2.43 and later).
 #[derive(Clone, Copy, Debug)]
 pub struct StateLayout {
     pub top: u64,
@@ -29,19 +29,19 @@ pub struct StateLayout {
     pub size: u64,
 }
 
-/// The content of an arena's bins and fast bins. `chunks`: their number; `bytes`: their size, headers included;
-/// `whole`: the bytes of whole pages inside the chunks of bins.
+/// The content of an arena's bins and fast bins. `chunks`: the number of chunks; `bytes`: their size, headers included;
+/// `whole`: the bytes of the whole pages inside those chunks that are in bins.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FreeLists {
     pub chunks: u64,
     pub bytes: u64,
     pub whole: u64,
-    /// A hash of the chunks, which depends on their order.
+    /// A hash of all chunks and of their order.
     seal: u64,
 }
 
-/// An arena at one moment. `top` is the size of its top chunk, None if it has none. `listed` is None if it was not
-/// requested, if two readings differed, or if the lists are longer than allowed.
+/// An arena at one moment. `top` is the size of its top chunk, None if it has none. `listed` is the content of the free
+/// lists: None if it was not requested, if two readings differed, or if the lists are longer than allowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Running {
     pub next: u64,
@@ -57,13 +57,13 @@ impl FreeLists {
     fn add(&mut self, chunk: u64, size: u64) {
         self.chunks += 1;
         self.bytes += size;
-        // FNV-1a over words.
+        // This is the FNV-1a hash, applied to words instead of bytes.
         self.seal = (self.seal ^ chunk ^ size.rotate_left(48)).wrapping_mul(0x0100_0000_01b3);
     }
 }
 
-/// Read the arena at `address`, with the content of its free lists if they have at most `most` chunks in all. With
-/// `most` 0 the lists are not followed.
+/// Read the arena at `address`. The content of its free lists is included if they have at most `most` chunks in all. If
+/// `most` is 0, the lists are not followed.
 pub fn look_at_arena(space: &Space, address: u64, layout: &StateLayout, most: u64) -> Result<Running, Missing> {
     let (before, top) = state(space, address, layout)?;
     let lists =
@@ -95,7 +95,7 @@ fn state(space: &Space, address: u64, layout: &StateLayout) -> Result<(Vec<u8>, 
     Ok((bytes, size.map(|size| size & !FLAGS)))
 }
 
-/// Return the content of all lists; None if a list is broken, or if all have too many chunks.
+/// Return the content of all lists; None if a list is broken, or if all lists together have too many chunks.
 fn follow(space: &Space, address: u64, layout: &StateLayout, state: &[u8], most: u64) -> Option<FreeLists> {
     let mut found = FreeLists::default();
     // In an arena that was never used, the bins are zeros.
@@ -113,7 +113,7 @@ fn follow(space: &Space, address: u64, layout: &StateLayout, state: &[u8], most:
     Some(found)
 }
 
-/// Follow a bin from its head by `fd` back to the head, checking each `bk`.
+/// Follow a bin from its head by `fd` back to the head, and check each `bk`.
 fn go_round(space: &Space, head: u64, ends: (u64, u64), most: u64, found: &mut FreeLists) -> Option<()> {
     let (mut before, mut at) = (head, ends.0);
     while at != head {
@@ -129,8 +129,8 @@ fn go_round(space: &Space, head: u64, ends: (u64, u64), most: u64, found: &mut F
     (before == ends.1).then_some(())
 }
 
-/// Follow a fast bin: chunks of one size, singly linked. `is_safe`: links are XORed with their own address, shifted
-/// (2.32 and later).
+/// Follow a fast bin, a singly linked list of chunks of one size. `is_safe`: links are XORed with the address where
+/// they are stored, shifted right (2.32 and later).
 fn go_along(space: &Space, head: u64, size: u64, is_safe: bool, most: u64, mut found: FreeLists) -> Option<FreeLists> {
     let mut at = head;
     while at != 0 {
@@ -144,7 +144,7 @@ fn go_along(space: &Space, head: u64, size: u64, is_safe: bool, most: u64, mut f
     Some(found)
 }
 
-/// Return the size and the links of a chunk; None if there is no chunk.
+/// Return the size and the links of the chunk at `at`; None if no chunk is there.
 fn chunk(space: &Space, at: u64) -> Option<(u64, u64, u64)> {
     let mut bytes = [0; 32];
     if at % GRAIN != 0 || space.exact(at, &mut bytes).is_err() {
@@ -175,7 +175,7 @@ mod tests {
     const ARENA: u64 = 0x10000;
     const HEAP: u64 = 0x20000;
 
-    /// Memory by words. After `after` reads, one word changes.
+    /// The words of a fake memory. After `after` reads, one word changes.
     #[derive(Default)]
     struct Memory {
         words: Mutex<HashMap<u64, u64>>,

@@ -1,16 +1,16 @@
 //! Compute page by page what malloc_trim() returns.
 //!
-//! glibc's `mtrim` first merges fast-bin chunks with their free neighbours (`malloc_consolidate`). Then it advises away
-//! the whole pages inside each chunk in bins, except the header at its start. Chunks in thread caches count as used. A
-//! run that touches the top chunk and contains a fast-bin chunk becomes part of the top, and `mtrim` returns nothing of
-//! the top.
+//! glibc's `mtrim` first merges fast-bin chunks with their free neighbours (`malloc_consolidate`). Then, with
+//! MADV_DONTNEED, it returns the whole pages inside each chunk in bins, except the header at the chunk's start. Chunks
+//! in thread caches count as used. A run that touches the top chunk and contains a fast-bin chunk becomes part of the
+//! top, and `mtrim` returns no page of the top.
 
 use crate::allocators::glibc::chunks::{Chunks, Region};
 use gdbheap_access::bytes::outside;
 use gdbheap_access::machine::PageSize;
 use gdbheap_access::memory::pages::Pages;
 
-/// Whole pages in a range and their state, in bytes.
+/// The whole pages in a range: their bytes, and how many of these are resident or swapped.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub struct Released {
     pub whole: u64,
@@ -34,28 +34,29 @@ pub(super) fn whole_pages(page: PageSize, start: u64, end: u64) -> Option<(u64, 
     page.inside(start.checked_add(CHUNK_HEAD)?, end)
 }
 
-/// Return what malloc_trim() would release of a free chunk [start, end), header included: its whole pages, and how many
-/// bytes of these are resident or swapped.
+/// Return what malloc_trim() would return to the kernel of a free chunk [start, end), header included: its whole pages,
+/// and how many bytes of these are resident or swapped.
 pub fn released(pages: &Pages, start: u64, end: u64) -> Released {
     let Some((first, last)) = whole_pages(pages.page, start, end) else { return Released::default() };
     let (resident, swapped) = pages.count(first, last);
     Released { whole: last - first, resident, swapped }
 }
 
-/// What malloc_trim() releases of one region.
+/// The memory of one region that malloc_trim() returns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trimmed {
     pub arena: u32,
     pub start: u64,
     pub end: u64,
-    /// The number of free chunks with whole pages.
+    /// The number of free chunks that contain whole pages.
     pub chunks: u64,
     pub released: Released,
     /// The start of the top chunk after consolidation; 0 if there is none.
     pub top: u64,
 }
 
-/// Compute what malloc_trim() releases of a region. `kept`: ascending ranges whose pages the kernel does not take back.
+/// Compute the memory of a region that malloc_trim() returns. `kept`: ascending ranges whose pages the kernel does not
+/// take back.
 fn trim(region: &Region, page: PageSize, pages: Option<&Pages>, kept: &[(u64, u64)]) -> Trimmed {
     let (arena, start, end) = (region.stretch.arena, region.stretch.start, region.stretch.end);
     let top = region.top_after_consolidation();
@@ -74,8 +75,8 @@ fn trim(region: &Region, page: PageSize, pages: Option<&Pages>, kept: &[(u64, u6
     trimmed
 }
 
-/// Compute what malloc_trim() releases of each region. `kept`: ascending ranges whose pages the kernel does not take
-/// back (locked memory).
+/// Compute the memory of each region that malloc_trim() returns. `kept`: ascending ranges whose pages the kernel does
+/// not take back (locked memory).
 pub fn trim_chunks(chunks: &Chunks, page: PageSize, pages: Option<&Pages>, kept: &[(u64, u64)]) -> Vec<Trimmed> {
     chunks.regions.iter().map(|region| trim(region, page, pages, kept)).collect()
 }

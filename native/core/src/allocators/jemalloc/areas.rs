@@ -1,20 +1,20 @@
-//! jemalloc's memory as areas without gaps.
+//! The memory of jemalloc as areas: address ranges without gaps.
 
 /// The use of a piece of jemalloc's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Span {
-    /// An active extent; the value is the start of its run of blocks.
+    /// The piece is an active extent. The value is the start of its run of blocks.
     Run(u64),
     Dirty,
     Muzzy,
     Retained,
     Metadata,
-    /// An extent that a thread is changing at this moment.
+    /// The piece is an extent that a thread is changing at this moment.
     Moving,
     Unexplained,
 }
 
-/// An extent or a base block.
+/// A piece of jemalloc's memory: an extent or a base block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) start: u64,
@@ -34,7 +34,7 @@ impl Piece {
     }
 }
 
-/// A range [start, end) without gaps. `root`: the number of its jemalloc.
+/// An address range [start, end) of jemalloc's memory without gaps. `root`: the number of the jemalloc that owns it.
 #[derive(Clone, Copy, Debug)]
 pub struct Area {
     pub start: u64,
@@ -44,15 +44,15 @@ pub struct Area {
     last: usize,
 }
 
-/// All pieces, ascending and disjoint, and the areas that they form.
+/// All pieces of memory, ascending and disjoint, and the areas that they form.
 pub(crate) struct Areas {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) areas: Vec<Area>,
 }
 
 impl Areas {
-    /// Join pieces into areas. Also return the starts of pieces that were cut or dropped: two pieces may claim the same
-    /// pages while an extent is split or merged, and then the one with blocks wins.
+    /// Join adjacent pieces into areas. Also return the starts of pieces that overlap others, which are cut or dropped:
+    /// two pieces may claim the same pages while an extent is split or merged, and then the piece with blocks wins.
     pub(crate) fn of(mut all: Vec<Piece>) -> (Areas, Vec<u64>) {
         all.sort_unstable_by_key(|piece| (piece.start, !piece.is_run()));
         let (mut pieces, mut overlaps) = (Vec::<Piece>::with_capacity(all.len()), Vec::new());
@@ -94,7 +94,7 @@ impl Areas {
         self.pieces.get(place).filter(|piece| piece.start <= address)
     }
 
-    /// Return whether the run that begins at `start` is in a piece.
+    /// Return whether the piece at `start` is the run of blocks that begins at `start`.
     pub(crate) fn is_run(&self, start: u64) -> bool {
         self.piece_at(start).is_some_and(|piece| piece.span == Span::Run(start))
     }

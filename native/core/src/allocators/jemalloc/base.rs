@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const ALIGNMENT: u64 = 2 << 20;
 const HEADER: u64 = 16 + 128;
-/// The bytes of a block's start that are searched for pointers to other blocks: `base_t` lies there.
+/// The number of bytes at the start of a base block that are searched for pointers to other base blocks: `base_t` lies
+/// there.
 const HEAD: usize = 4 << 10;
 
 /// A base block.
@@ -19,7 +20,7 @@ pub(crate) struct Block {
     next: u64,
 }
 
-/// Return the block at `address`.
+/// Return the base block at `address`; None if there is none.
 fn block_at(space: &Space, address: u64) -> Option<Block> {
     let [size, next, _, left, left_size] = words_from::<5>(space, address)?;
     let end = address.checked_add(size)?;
@@ -32,7 +33,7 @@ fn block_at(space: &Space, address: u64) -> Option<Block> {
     is_block.then_some(Block { end, next })
 }
 
-/// Return everything in ranges (ascending) that looks like a block, by address.
+/// Return everything in `ranges` (ascending) that looks like a base block, by its address.
 pub(crate) fn find_blocks(space: &Space, ranges: &[(u64, u64)]) -> BTreeMap<u64, Block> {
     let mut found = BTreeMap::new();
     for (start, end) in ranges.iter().copied() {
@@ -49,8 +50,8 @@ pub(crate) fn find_blocks(space: &Space, ranges: &[(u64, u64)]) -> BTreeMap<u64,
     found
 }
 
-/// Return [start, end) of the blocks that contain the addresses in `inside`, and of the blocks linked with these,
-/// ascending.
+/// Return [start, end) of the base blocks that contain the addresses in `inside`, and of the base blocks that are
+/// linked with them, ascending.
 pub(crate) fn blocks_of(
     space: &Space,
     blocks: &BTreeMap<u64, Block>,
@@ -83,14 +84,14 @@ pub(crate) fn blocks_of(
     found
 }
 
-/// Return the words of a block's first page that may point to blocks.
+/// Return those words of a base block's first page that may point to other base blocks.
 fn head_words(space: &Space, start: u64) -> Vec<u64> {
     let mut bytes = vec![0; HEAD];
     let got = space.fill(start, &mut bytes);
     words(&bytes[..got]).into_iter().filter(|word| *word != 0 && word % ALIGNMENT == 0).collect()
 }
 
-/// Return the words of `data` that point into blocks, each once.
+/// Return those words of `data` that point into `blocks`, each once.
 pub(crate) fn led_into(space: &Space, data: &[(u64, u64)], blocks: &[(u64, u64)]) -> BTreeSet<u64> {
     let (mut found, mut scratch) = (BTreeSet::new(), vec![0; HEAD << 4]);
     for (start, end) in data.iter().copied() {

@@ -13,43 +13,43 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Look;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// The head of an arena's ring lies within this many bytes of the arena's start.
+/// The number of bytes at the start of an arena in which the head of its ring lies.
 const ARENA_HEAD: u64 = 24 << 10;
 const MAX_CACHES: usize = 1 << 16;
-/// The most bytes of a thread's storage for one module (MAX_STORAGE) and of the lists of all bins of a cache
-/// (MAX_LISTS).
+/// The largest sizes in bytes: of a thread's storage for one module (MAX_STORAGE), and of the lists of all bins of a
+/// cache (MAX_LISTS).
 const MAX_STORAGE: u64 = 64 << 10;
 const MAX_LISTS: u64 = 1 << 20;
 const MAX_BINS: usize = 256;
 const BIN_WORDS: u64 = 3;
 const MAX_IN_BIN: u64 = 1 << 13;
-/// Limits to the words of bins and lists that are read, against hostile memory. For one ring: as many words as the
-/// target's memory has, and MORE_WORDS more. For all rings together: TIMES_READ times as many, because several rings
-/// may name the same caches.
+/// Limits to how many words of bins and lists are read, against hostile memory. The limit for one ring is the number of
+/// words in the target's memory plus MORE_WORDS. The limit for all rings together is TIMES_READ times as many words,
+/// because several rings may name the same caches.
 const MORE_WORDS: u64 = 1 << 16;
 const TIMES_READ: u64 = 8;
 
-/// A bin: the number of its class, the address of its list, and the blocks there, in the order in which they are handed
-/// out.
+/// A bin of a cache. `class`: the number of its size class; `list`: the address of its list of blocks; `blocks`: the
+/// addresses of these blocks, in the order in which they are handed out.
 pub(crate) struct Bin {
     pub(crate) class: usize,
     pub(crate) list: u64,
     pub(crate) blocks: Vec<u64>,
 }
 
-/// The addresses of the bins of each cache in an arena's ring.
+/// For each cache in an arena's ring, the addresses of its bins.
 type Places = Vec<[u64; 2]>;
 
 pub(crate) struct Finder<'a> {
     pub(crate) space: &'a Space,
     pub(crate) form: &'a JemallocForm,
-    /// The number of small classes.
+    /// The number of small size classes.
     pub(crate) small: usize,
     pub(crate) go_on: Look<'a>,
 }
 
-/// The lists that were accepted so far: no two lists of one jemalloc share a word. `left`: how many more words of bins
-/// and lists are allowed.
+/// The lists that were accepted so far. `ends`: for the start of each list, its end. No two lists of one jemalloc share
+/// a word. `left`: how many more words of bins and lists may be read.
 struct Lists {
     ends: BTreeMap<u64, u64>,
     left: u64,
@@ -60,7 +60,8 @@ impl Lists {
         Lists { ends: BTreeMap::new(), left }
     }
 
-    /// Add a bin with a list of `count` words. Return false if the list overlaps another or exceeds what is left.
+    /// Accept the list of a bin, which has `count` words. Return false if the list overlaps another one or has more
+    /// words than may still be read.
     fn take(&mut self, list: u64, count: u64) -> bool {
         let end = list.saturating_add(8 * count);
         let before = self.ends.range(..end).next_back();
@@ -75,7 +76,7 @@ impl Lists {
     }
 }
 
-/// The caches of one jemalloc: their count, and the bins of all.
+/// The threads' caches of one jemalloc: their number, and the bins of all of them.
 #[derive(Default)]
 pub(crate) struct Caches {
     pub(crate) count: usize,
@@ -83,9 +84,9 @@ pub(crate) struct Caches {
 }
 
 impl Finder<'_> {
-    /// Find the caches of some arenas (or of other structures that static data points to). The head of the ring has the
-    /// same offset in every arena: the offset with the most right blocks. At least nine in ten blocks must be right
-    /// there. `is_right` tells whether a block may be in a bin of a class.
+    /// Find the caches of some arenas (or of other structures to which static data points). The head of the ring has
+    /// the same offset in every arena: the offset at which the most blocks are right. At least nine in ten blocks must
+    /// be right at that offset. `is_right(block, class)` says whether a block may be in a bin of a class.
     pub(crate) fn find(
         &self,
         arenas: &BTreeSet<u64>,
@@ -123,8 +124,9 @@ impl Finder<'_> {
         self.space.backed_bytes(0, u64::MAX) / 8 + MORE_WORDS
     }
 
-    /// Find caches in threads' storage, for builds without statistics, whose arenas have no ring. Bins are consecutive,
-    /// and their lists lie in the same order in one block. A cache counts if nine in ten of its blocks are right.
+    /// Find caches in threads' storage, for builds without statistics, whose arenas have no ring. The bins of a cache
+    /// are consecutive, and their lists lie in the same order in one block. A cache counts if nine in ten of its blocks
+    /// are right.
     pub(crate) fn find_in(
         &self,
         storage: &[(u64, u64)],
@@ -151,7 +153,7 @@ impl Finder<'_> {
         Ok(found)
     }
 
-    /// Return whether words begin with the bins of all small classes.
+    /// Return whether these words begin with the bins of all small classes.
     fn are_bins(&self, words: &[u64]) -> bool {
         let Some(words) = words.get(..3 * self.small) else { return false };
         let lists = words.chunks_exact(3).map(|bin| self.list_of([bin[0], bin[1], bin[2]]));
@@ -175,8 +177,8 @@ impl Finder<'_> {
         Ok(found)
     }
 
-    /// Return the bins of a ring that begins at `first`; None if it is not a ring. `links`: how many more links may be
-    /// followed.
+    /// Return the bins of a ring that begins at `first`; None if no ring begins there. `links`: how many more links may
+    /// be followed.
     fn ring(&self, first: u64, links: &mut u64) -> Result<Option<Places>, Cancelled> {
         let (mut found, mut at) = (Vec::new(), first);
         let Some([_, mut before, ..]) = self.link(first) else { return Ok(None) };
@@ -201,7 +203,7 @@ impl Finder<'_> {
         read[..pointers].iter().all(|word| is_place(*word)).then_some(read)
     }
 
-    /// Return the content of the bins of one cache; None if these are not bins.
+    /// Return the bins of one cache with their blocks; None if no bins are at these addresses.
     fn bins_of(&self, [small, large]: [u64; 2], lists: &mut Lists) -> Option<Vec<Bin>> {
         let mut found = Vec::new();
         if self.form.has_low_bits {
@@ -213,8 +215,8 @@ impl Finder<'_> {
         Some(found)
     }
 
-    /// Append the blocks of consecutive bins, up to the first that is not a bin. Return None if the first one already
-    /// is not.
+    /// Append consecutive bins with their blocks to `found`, up to the first place that is not a bin. Return None if
+    /// there is no bin at all.
     fn add_bins(
         &self,
         bins: u64,
@@ -231,15 +233,15 @@ impl Finder<'_> {
             };
             let mut bytes = vec![0; 8 * count as usize];
             let got = self.space.fill(list, &mut bytes);
-            // An empty list has no word, and its end may be the end of the memory of all lists. Name the last word
-            // before it.
+            // An empty list has no word, and its end may be the end of the memory of all lists. Use the last word
+            // before the list instead.
             let place = if count == 0 { list - 8 } else { list };
             found.push(Bin { class: first_class + number, list: place, blocks: words(&bytes[..got]) });
         }
         Some(())
     }
 
-    /// Return the address of a bin's pointers, and their count.
+    /// Return the address of a bin's list of pointers, and the number of these pointers.
     fn list_of(&self, [first, _, last]: [u64; 3]) -> Option<(u64, u64)> {
         if self.form.has_low_bits {
             let (head, full, empty) = (first as u16, (last >> 16) as u16, (last >> 32) as u16);

@@ -1,10 +1,10 @@
 //! Memory of jemalloc's huge page allocator (`opt.hpa`, from 5.3.0 on). The tree contains only its extents in use.
 //!
 //! The allocator cuts slabs of 2 MiB into extents. The description of a slab (`hpdata_t`, in jemalloc's own memory)
-//! begins with the slab's address, and from 96 on has `size_t h_longest_free_range, h_nactive, active_pages[8],
-//! h_ntouched, touched_pages[8]`, a bit for each page: active pages have an extent, and the other touched pages are
-//! dirty. A description is recognized by figures that agree with each other. The range that is not cut yet (`eden`) is
-//! named in static data, and begins where a slab ends.
+//! begins with the slab's address. From offset 96 on it has `size_t h_longest_free_range, h_nactive, active_pages[8],
+//! h_ntouched, touched_pages[8]`, with a bit for each page: active pages have an extent, and the other touched pages
+//! are dirty. A description is recognized by figures that agree with each other. Static data names the range that is
+//! not cut yet (`eden`), which begins where a slab ends.
 
 use gdbheap_access::bytes::u64_at;
 use gdbheap_access::machine::PageSize;
@@ -14,17 +14,18 @@ use std::collections::BTreeMap;
 pub(crate) const HUGE: u64 = 2 << 20;
 pub(crate) const PAGES: usize = 512;
 const WORDS: usize = PAGES / 64;
-/// The alignment of slab descriptions (`CACHELINE`).
+/// The alignment of slab descriptions in bytes (`CACHELINE`).
 const ALIGNMENT: usize = 64;
-/// Where the figures may begin, and their size in bytes.
+/// The offsets at which the figures may begin, and the size of the figures in bytes.
 const FIGURES_AT: std::ops::RangeInclusive<usize> = 64..=160;
 const FIGURES: usize = 8 * (3 + 2 * WORDS);
 const BYTES: usize = 160 + FIGURES;
-/// The most bytes that are requested from the kernel at once (`HPA_EDEN_SIZE`).
+/// The largest number of bytes that are requested from the kernel at once (`HPA_EDEN_SIZE`).
 const LARGEST_EDEN: u64 = 128 * HUGE;
 const WINDOW: usize = 1 << 20;
 
-/// A slab of 2 MiB: a bit for each page that has an extent, and for each page that was touched.
+/// A slab of 2 MiB. `active` has a bit for each page that has an extent, `touched` a bit for each page that was
+/// touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HugeSlab {
     pub(crate) start: u64,
@@ -35,7 +36,7 @@ pub(crate) struct HugeSlab {
 /// The state of a page without an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unused {
-    /// An extent is being made of it, or taken away, at this moment.
+    /// An extent is being made of the page, or taken away from it, at this moment.
     Moving,
     Dirty,
     GivenBack,
@@ -55,7 +56,7 @@ fn longest_free(active: &[u64; WORDS]) -> u64 {
 }
 
 impl HugeSlab {
-    /// Parse the description at the start of `bytes`; None if its figures contradict each other.
+    /// Parse the description at the start of `bytes`; None if the figures in it contradict each other.
     fn of(bytes: &[u8]) -> Option<HugeSlab> {
         let start = u64_at(bytes, 0);
         if start == 0 || start % HUGE != 0 {
@@ -73,8 +74,8 @@ impl HugeSlab {
         })
     }
 
-    /// Show the slab's pages outside `taken` (ascending) as ranges [start, end), with adjacent pages of the same state
-    /// joined.
+    /// Show the slab's pages outside `taken` (ascending) as ranges [start, end). Adjacent pages in the same state form
+    /// one range.
     pub(crate) fn show_unused(&self, page: PageSize, taken: &[(u64, u64)], mut show: impl FnMut(u64, u64, Unused)) {
         let of = |number: usize| match (is_set(&self.active, number), is_set(&self.touched, number)) {
             (true, _) => Unused::Moving,
@@ -96,7 +97,7 @@ impl HugeSlab {
     }
 }
 
-/// Return all slabs of one jemalloc by their starts. `own`: [start, end) of jemalloc's own memory.
+/// Return all slabs of one jemalloc, by start address. `own`: the ranges [start, end) of jemalloc's own memory.
 pub(crate) fn find_slabs(space: &Space, own: &[(u64, u64)]) -> BTreeMap<u64, HugeSlab> {
     let (mut found, mut bytes) = (BTreeMap::new(), vec![0; WINDOW]);
     for (start, end) in own.iter().copied() {
@@ -120,8 +121,8 @@ pub(crate) fn find_slabs(space: &Space, own: &[(u64, u64)]) -> BTreeMap<u64, Hug
     found
 }
 
-/// Return [start, end) of the ranges that are not cut into slabs yet: static data names them, and they begin where a
-/// known slab ends.
+/// Return [start, end) of the ranges that are not cut into slabs yet. Static data names these ranges, and each begins
+/// where a known slab ends.
 pub(crate) fn find_edens(space: &Space, data: &[(u64, u64)], slabs: &BTreeMap<u64, HugeSlab>) -> Vec<(u64, u64)> {
     let (mut found, mut bytes) = (Vec::new(), vec![0; WINDOW]);
     for (start, end) in data.iter().copied() {
@@ -158,7 +159,7 @@ mod tests {
         words.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 
-    /// A page's bits tell what it is; pages in known extents are left out.
+    /// Check that the bits of a page tell its state, and that pages in known extents are left out.
     #[test]
     fn unused() {
         let mut slab = HugeSlab { start: 5 * HUGE, active: [0; WORDS], touched: [0; WORDS] };

@@ -1,42 +1,43 @@
-//! Offsets of the fields of jemalloc's structures, in the forms that they have had (`FORMS`), and its size classes.
+//! Offsets of the fields of jemalloc's structures, for each form that these structures have had (`FORMS`), and the size
+//! classes.
 //!
-//! An extent (`extent_t` up to 5.2, `edata_t` from 5.3 on) is `u64 e_bits@0, void *e_addr@8, u64 e_size_esn@16`, links,
-//! and from 64 on a bit for each region of a slab, set if the region is free. Offsets and bits are those of the headers
-//! and the debug information of builds of 5.1.0, 5.2.1, 5.3.0 and 5.3.1.
+//! An extent (`extent_t` up to 5.2, `edata_t` from 5.3 on) is `u64 e_bits@0, void *e_addr@8, u64 e_size_esn@16`, then
+//! links, and from offset 64 on a bit for each region of a slab, set if the region is free. Offsets and bits come from
+//! the headers and the debug information of builds of 5.1.0, 5.2.1, 5.3.0 and 5.3.1.
 
 use gdbheap_access::bytes::u64_at;
 use gdbheap_access::machine::PageSize;
 
 pub(crate) const EXTENT_BYTES: usize = 128;
-/// Addresses of extents are multiples of at least this. In a leaf of the tree the bits below have other information.
+/// The alignment of extents: their addresses are multiples of at least this. In a leaf of the tree, the bits below have
+/// other information.
 pub(crate) const EXTENT_ALIGNMENT: u64 = 64;
 const BITMAP: usize = 64;
-/// The most regions of a slab.
+/// The largest number of regions of a slab.
 pub(crate) const MAX_REGIONS: u64 = 512;
 pub(crate) const WORDS: usize = (MAX_REGIONS / 64) as usize;
-/// The words of an extent that may point to other extents on the same list, from offset 24 on. The last two lie at 64
-/// and 72: extents that are not slabs have their list links there.
+/// The offset of the first word of an extent that may point to another extent on the same list. The last two of these
+/// words lie at 64 and 72: extents that are not slabs have their list links there.
 const LINKS: usize = 24;
 pub(crate) const LINK_WORDS: usize = 7;
-/// The number of words of an extent, from offset 64 on, of which one may point to the stack of a sampled block.
+/// The number of words of an extent, from offset 64 on, one of which may point to the stack of a sampled block.
 pub(crate) const SAMPLE_WORDS: usize = 3;
-/// The mask of the arena number in `e_bits`; all bits are set if the extent belongs to no arena.
+/// The mask of the arena number in `e_bits`. All of its bits are set if the extent belongs to no arena.
 const ARENA_MASK: u64 = 0xfff;
 const SLAB: u32 = 12;
-/// The bit of an extent of the huge page allocator, from 5.3 on.
+/// The bit in `e_bits` which says that an extent belongs to the huge page allocator, from 5.3 on.
 const HUGE: u32 = 14;
-/// The size from which blocks have extents of their own; smaller classes have slabs.
+/// The size in bytes from which blocks have extents of their own. Blocks of smaller classes lie in slabs.
 pub(crate) const SMALLEST_LARGE: u64 = 16 << 10;
 const SMALLEST: u64 = 8;
 
-/// One form of the structures.
+/// One form of jemalloc's structures, which some releases share.
 #[derive(Clone, Copy, Debug)]
 pub struct JemallocForm {
     pub name: &'static str,
-    /// Sizes of small classes are multiples of this.
+    /// The quantum: sizes of small classes are multiples of it.
     pub quantum: u64,
-    /// Positions in `e_bits`: the start of the state and its mask, the start of the class, the start of the count of
-    /// free regions.
+    /// Positions in `e_bits`: of the state (with its mask), of the size class, and of the count of free regions.
     state: (u32, u64),
     class: u32,
     free: u32,
@@ -49,7 +50,7 @@ const OLD: JemallocForm =
 const NEW: JemallocForm =
     JemallocForm { name: "5.3", quantum: 16, state: (17, 7), class: 20, free: 28, has_low_bits: true };
 
-/// All forms.
+/// All known forms of the structures.
 pub const FORMS: [JemallocForm; 4] = [
     NEW,
     JemallocForm { name: "5.3, quantum 8", quantum: 8, ..NEW },
@@ -63,8 +64,8 @@ pub fn form_named(name: &str) -> Option<&'static JemallocForm> {
 }
 
 impl JemallocForm {
-    /// Return the sizes of the classes: multiples of the quantum up to four quanta, then four to each doubling. The
-    /// last few classes, too large for any memory, are left out.
+    /// Return the sizes of the classes: multiples of the quantum up to four quanta, then four sizes between each power
+    /// of two and the next. The last few classes, too large for any memory, are left out.
     pub(crate) fn sizes(&self) -> Vec<u64> {
         let mut sizes: Vec<u64> = if self.quantum > SMALLEST { vec![SMALLEST] } else { Vec::new() };
         sizes.extend((1..=4).map(|number| number * self.quantum));
@@ -76,12 +77,12 @@ impl JemallocForm {
         sizes
     }
 
-    /// Return how many classes have slabs.
+    /// Return how many size classes have slabs.
     pub(crate) fn small(&self, sizes: &[u64]) -> usize {
         sizes.partition_point(|size| *size < SMALLEST_LARGE)
     }
 
-    /// Parse the extent whose structure is at `at`.
+    /// Parse the extent from `bytes`, the bytes of its structure at `at`.
     pub(crate) fn extent(&self, page: PageSize, at: u64, bytes: &[u8]) -> Extent {
         let (bits, address, size) = (u64_at(bytes, 0), u64_at(bytes, 8), u64_at(bytes, 16));
         let start = page.down(address);
@@ -110,7 +111,7 @@ impl JemallocForm {
     }
 }
 
-/// What an extent is used for. A moving extent is being split, merged or purged by a thread at this moment.
+/// The use of an extent. A moving extent is being split, merged or purged by a thread at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Active,
@@ -123,23 +124,23 @@ pub(crate) enum State {
 /// An extent as its structure describes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
-    /// The address of its structure.
+    /// The address of the extent's structure.
     pub(crate) at: u64,
-    /// The address of its blocks.
+    /// The address of the first block in the extent.
     pub(crate) address: u64,
-    /// The range of its pages.
+    /// The address range of the extent's pages.
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) arena: u32,
     pub(crate) is_slab: bool,
-    /// Whether it is a part of a slab of the huge page allocator.
+    /// Whether the extent is a part of a slab of the huge page allocator.
     pub(crate) is_huge: bool,
     pub(crate) state: State,
     pub(crate) class: usize,
     pub(crate) free_count: u64,
-    /// A bit for each free region. Bits after the last region's have other meanings.
+    /// A bitmap: the bit of each free region is set. Bits after the bit of the last region have other meanings.
     pub(crate) free: [u64; WORDS],
-    /// Words that may point to extents on the same list.
+    /// Words that may point to other extents on the same list.
     pub(crate) links: [u64; LINK_WORDS],
 }
 
@@ -154,7 +155,7 @@ impl Extent {
         (self.size() % size == 0 && (1..=MAX_REGIONS).contains(&count) && self.address == self.start).then_some(count)
     }
 
-    /// Return the words of the bitmap of `count` regions; None if a bit after the last one is set.
+    /// Return the words of the bitmap of `count` regions; None if a bit after the last region's bit is set.
     pub(crate) fn bitmap(&self, count: u64) -> Option<&[u64]> {
         let words = &self.free[..count.div_ceil(64) as usize];
         let rest = count % 64;
@@ -162,7 +163,7 @@ impl Extent {
         is_clean.then_some(words)
     }
 
-    /// Return whether an active extent is consistent: the size of its class fits its own size and, in a slab, the
+    /// Return whether the fields of an active extent agree: the size of its class fits its own size and, in a slab, the
     /// bitmap fits the count of free regions.
     pub(crate) fn agrees(&self, page: PageSize, sizes: &[u64]) -> bool {
         let Some(size) = sizes.get(self.class).copied() else { return false };
@@ -177,15 +178,16 @@ impl Extent {
         fits(self.size()) || fits(self.size().saturating_sub(page.bytes()))
     }
 
-    /// Return whether this may be the extent of a sampled block of `size` bytes, a small one: such an extent keeps the
-    /// small class. Up to 5.3.0 it is as long as an extent of the smallest large class; in 5.3.1 it has the pages that
-    /// the block needs. `pad` is added to either length.
+    /// Return whether this may be the extent of a sampled block of `size` bytes. `size` is the size of a small class,
+    /// which the extent of such a block keeps. Up to 5.3.0 the extent is as long as one of the smallest large class; in
+    /// 5.3.1 it has the pages that the block needs. `pad` is added to either length.
     fn is_sampled_as(&self, page: PageSize, size: u64, pad: u64) -> bool {
         [SMALLEST_LARGE, page.down(size + page.bytes() - 1)].into_iter().any(|own| own + pad == self.size())
     }
 
-    /// Return the bytes of the block in an active extent that is not a slab. `size`: the size of its class. From 5.3.1
-    /// on a large block may have any number of pages. `pad`: by how much extents are longer than their blocks.
+    /// Return the usable bytes of the block in an active extent that is not a slab. `size`: the size of its class. From
+    /// 5.3.1 on a large block may have any number of pages. `pad`: by how many bytes extents are longer than their
+    /// blocks.
     pub(crate) fn usable(&self, size: u64, pad: u64) -> u64 {
         if size < SMALLEST_LARGE {
             size
@@ -207,8 +209,8 @@ impl Extent {
     }
 }
 
-/// A block in use with an extent of its own: the number of its jemalloc, its address and size, and the words after its
-/// extent's links. If the block was sampled, one of these words points to the data about its stack.
+/// A block in use that has an extent of its own: the number of its jemalloc, its address and size, and the words after
+/// the extent's links. If the block was sampled, one of these words points to the data about its stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Large {
     pub(crate) root: u32,
@@ -217,7 +219,8 @@ pub(crate) struct Large {
     pub(crate) words: [u64; SAMPLE_WORDS],
 }
 
-/// Return whether a block of `bytes` bytes is of this class: the smallest class that holds it.
+/// Return whether a block of `bytes` bytes is of the size class `class`: the smallest class that is large enough for
+/// it.
 pub(crate) fn is_of_class(sizes: &[u64], class: usize, bytes: u64) -> bool {
     let below = class.checked_sub(1).and_then(|below| sizes.get(below)).copied().unwrap_or(0);
     sizes.get(class).is_some_and(|size| below < bytes && bytes <= *size)
@@ -231,7 +234,7 @@ pub(crate) fn ones(words: &[u64]) -> u64 {
 mod tests {
     use super::*;
 
-    /// The values of `SC_NSIZES` and `SC_NBINS`, and some sizes, of jemalloc's own table.
+    /// Check against jemalloc's own table: the values of `SC_NSIZES` and `SC_NBINS`, and some sizes.
     #[test]
     fn classes() {
         let sizes = NEW.sizes();

@@ -1,4 +1,4 @@
-//! jemalloc 5.1 to 5.3: its extents, their use, and which blocks are handed out. No symbols are needed.
+//! jemalloc 5.1 to 5.3: its extents, the use of each extent, and the blocks that are handed out. No symbols are needed.
 
 pub(crate) mod areas;
 pub(crate) mod base;

@@ -9,12 +9,13 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 
-/// A run of unused bytes. The parts before and after it are `(address, size, what)`.
+/// A run of unused bytes in jemalloc's memory. `before` and `after` are the parts next to the run, as `(address, size,
+/// what)`.
 #[derive(Clone, Copy, Debug)]
 pub struct JemallocHole {
     pub start: u64,
     pub end: u64,
-    /// The number of the arena that owns all of it; None if several arenas do.
+    /// The number of the arena that owns the whole run; None if several arenas own it.
     pub arena: Option<u32>,
     pub before: Neighbour,
     pub after: Neighbour,
@@ -25,7 +26,8 @@ type Ranges = Vec<(u64, u64)>;
 
 type Neighbour = Option<(u64, u64, &'static str)>;
 
-/// The part that contains an address: its start, size and state, and the list on which a free block is.
+/// The part of jemalloc's memory that contains an address: its start, size and state, and, for a free block, the list
+/// on which the block is.
 #[derive(Clone, Copy, Debug)]
 pub struct JemallocFound {
     pub address: u64,
@@ -47,14 +49,14 @@ impl Parts for Jemalloc {
 }
 
 impl Jemalloc {
-    /// Return the areas, ascending.
+    /// Return the areas, by ascending address.
     pub fn areas(&self) -> &[Area] {
         &self.areas.areas
     }
 
     fn parts_of(&self, area: &Area, show: &mut impl FnMut(u64, u64, Part)) {
         let pieces = self.areas.pieces_of(area);
-        // The runs are in the order of their pieces.
+        // The runs of blocks are in the same order as their pieces.
         let mut place = self.runs.runs.partition_point(|run| run.start < area.start);
         for piece in pieces {
             match plain(piece.span) {
@@ -70,8 +72,8 @@ impl Jemalloc {
         }
     }
 
-    /// Show the parts of an active extent: the padding before and after its blocks, and the blocks, joining neighbours
-    /// of the same kind.
+    /// Show the parts of an active extent: its blocks, and the padding before and after them. Neighbours of the same
+    /// kind are joined.
     fn parts_of_run(&self, piece: &Piece, place: usize, show: &mut impl FnMut(u64, u64, Part)) {
         let (run, used, cached) = (&self.runs.runs[place], self.runs.used_of(place), self.cached_of(place));
         let mut whole = |start: u64, end: u64, part: Part| {
@@ -90,8 +92,8 @@ impl Jemalloc {
         whole(run.end(), piece.end, Part::Padding);
     }
 
-    /// Return what contains `address`; None outside all areas. The state is used, free, `dirty pages`, `muzzy pages`,
-    /// `retained address space`, metadata, padding or unexplained.
+    /// Return the part that contains `address`; None outside all areas. The state is used, free, `dirty pages`, `muzzy
+    /// pages`, `retained address space`, metadata, padding or unexplained.
     pub fn find(&self, address: u64) -> Option<JemallocFound> {
         let piece = self.areas.piece_at(address)?;
         let (root, arena) = (piece.root, piece.arena);
@@ -114,7 +116,7 @@ impl Jemalloc {
         }
     }
 
-    /// Return maximal runs of unused bytes of at least `minimum`. Retained address space does not count.
+    /// Return maximal runs of at least `minimum` unused bytes. Retained address space does not count as unused bytes.
     pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<JemallocHole>> {
         let mut holes = Vec::new();
         for area in self.areas() {
@@ -136,7 +138,7 @@ impl Jemalloc {
                 open = Some((open.map_or(start, |run| run.0), end));
                 return;
             }
-            // If the neighbour is a run of used blocks, report the single block that touches the hole.
+            // If the neighbour is a run of used blocks, report only the one block that touches the hole.
             let edge = |address: u64| match self.runs.block_at(address) {
                 Some(cell) if part == Part::Used => Some((cell.address, cell.size, part.name())),
                 _ => Some((start, end - start, part.name())),
@@ -147,7 +149,7 @@ impl Jemalloc {
         close(open, before, None);
     }
 
-    /// Return the number of the arena that owns all of [start, end).
+    /// Return the number of the arena that owns all of [start, end); None if several arenas do.
     fn arena_of(&self, start: u64, end: u64) -> Option<u32> {
         let first = self.areas.pieces.partition_point(|piece| piece.end <= start);
         let mut arenas =
@@ -156,7 +158,8 @@ impl Jemalloc {
         arenas.all(|other| other == arena).then_some(arena)
     }
 
-    /// Return [start, end) of the extents without blocks: the dirty ones and the muzzy ones, each ascending.
+    /// Return [start, end) of the extents without blocks: first the dirty extents, then the muzzy ones, each list
+    /// ascending.
     pub fn unused(&self) -> (Ranges, Ranges) {
         let of = |span: Span| {
             let pieces = self.areas.pieces.iter().filter(|piece| piece.span == span);
@@ -165,7 +168,7 @@ impl Jemalloc {
         (of(Span::Dirty), of(Span::Muzzy))
     }
 
-    /// Return [start, end) of blocks in threads' caches, ascending; adjacent blocks are joined.
+    /// Return [start, end) of the blocks in threads' caches, ascending, with adjacent blocks joined.
     pub fn waiting(&self) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
         (0..self.runs.runs.len()).for_each(|place| self.runs.add_ranges(place, self.cached_of(place), &mut found));
@@ -222,7 +225,7 @@ fn part_of(used: &[u64], cached: &[u64], number: u64) -> Part {
     }
 }
 
-/// Return the kind of part for a piece without blocks; None for a run of blocks.
+/// Return the kind of a piece without blocks; None for a run of blocks.
 fn plain(span: Span) -> Option<Part> {
     match span {
         Span::Run(_) => None,

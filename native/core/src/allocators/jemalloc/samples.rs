@@ -1,10 +1,11 @@
 //! The stacks of blocks in use that a sampling jemalloc (`prof:true`) recorded.
 //!
-//! A sampled block has an extent of its own, however small it is. After the extent's links there is a pointer to a
-//! `prof_tctx_t`, the counts of one stack in one thread. That points to a `prof_gctx_t`, which ends with its stack:
-//! `{void **vec; unsigned len; void *vec[]}`, where `vec` is the address of the array after it. Which word of an extent
-//! has the pointer, and where a `prof_tctx_t` has its counts, differs by release (5.1, 5.2, 5.3). All places are tried:
-//! at the right ones the counts equal the number and the bytes of the blocks that point there.
+//! A sampled block has an extent of its own, however small the block is. After the extent's links there is a pointer to
+//! a `prof_tctx_t`, the counts of one stack in one thread. The `prof_tctx_t` points to a `prof_gctx_t`, which ends with
+//! the stack: `{void **vec; unsigned len; void *vec[]}`, where `vec` is the address of the array after it. The word of
+//! an extent that has the pointer, and the offset of the counts in a `prof_tctx_t`, differ by release (5.1, 5.2, 5.3).
+//! All possible places are tried: at the right ones the counts equal the number and the bytes of the blocks that point
+//! there.
 
 use crate::allocators::jemalloc::layout::{Large, SAMPLE_WORDS};
 use crate::allocators::jemalloc::tree::words_from;
@@ -15,18 +16,20 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
 use std::collections::BTreeMap;
 
-/// Positions in a `prof_tctx_t`, in words: `curobjs`, `curbytes`, the estimates of all blocks that these samples
-/// represent (`curobjs_shifted_unbiased`, `curbytes_unbiased`; not before 5.3), and the address of its `prof_gctx_t`.
+/// Positions of fields in a `prof_tctx_t`, in words: `curobjs`; `curbytes`; the estimates for all blocks that these
+/// samples represent (`curobjs_shifted_unbiased`, `curbytes_unbiased`; not before 5.3); the address of the
+/// `prof_gctx_t`.
 type Fields = (usize, usize, Option<(usize, usize)>, usize);
 const FIELDS: [Fields; 2] = [(4, 6, Some((5, 7)), 12), (3, 4, None, 7)];
 const CONTEXT_WORDS: usize = 13;
-/// Counts of objects are multiplied by eight before they are rounded (`SC_LG_TINY_MIN`).
+/// The shift by which jemalloc multiplies counts of objects before it rounds them: by eight (`SC_LG_TINY_MIN`).
 const SHIFT: u32 = 3;
-/// The array of frames in a `prof_gctx_t` begins before this word.
+/// The last word of a `prof_gctx_t` at which the array of frames may begin.
 const MAX_STACK_AT: usize = 40;
-/// The most frames of a stack (`PROF_BT_MAX` is 128; newer releases have an option).
+/// The largest number of frames of a stack (`PROF_BT_MAX` is 128; newer releases have an option for it).
 const MAX_FRAMES: u64 = 4 << 10;
-/// How many in ten stacks must have counts that match the blocks: threads may be changing some.
+/// The number of stacks in ten whose counts must match the blocks. Not all have to match, because threads may be
+/// changing some of the counts.
 const ENOUGH: usize = 9;
 
 /// A stack of the jemalloc with the number `root`. `frames`: its return addresses, innermost first. `blocks`, `bytes`:
@@ -43,7 +46,8 @@ pub struct SampledStack {
     pub first: u64,
 }
 
-/// Blocks by the `prof_tctx_t` to which they point: their count, their bytes, the first one's address.
+/// For each `prof_tctx_t`, by its address, the blocks that point to it: their number, their bytes, and the address of
+/// the first block.
 type Counted = BTreeMap<u64, (u64, u64, u64)>;
 
 impl Jemalloc {
@@ -75,7 +79,8 @@ impl Jemalloc {
     }
 }
 
-/// Group blocks by the address to which a word of their extents points. The words 0 and 1 are no addresses.
+/// Group blocks by the address to which a word of their extents points. The values 0 and 1 of that word are no
+/// addresses.
 fn counted(blocks: impl Iterator<Item = (u64, u64, u64)>) -> Counted {
     let mut found = Counted::new();
     for (to, address, size) in blocks.filter(|(to, ..)| *to > 1 && to % 8 == 0) {
@@ -85,8 +90,9 @@ fn counted(blocks: impl Iterator<Item = (u64, u64, u64)>) -> Counted {
     found
 }
 
-/// Read the stacks of contexts (`prof_tctx_t`) with their fields at the given positions. Return the stacks and the
-/// number of contexts whose counts equal those of the blocks; no stacks if this holds for too few contexts.
+/// Read the stacks of contexts (`prof_tctx_t`) whose fields are at the given positions. Return the stacks, and the
+/// number of contexts whose counts equal those of the blocks. No stacks are returned if the counts of too few contexts
+/// are equal.
 fn stacks_of(
     watcher: &dyn Watcher,
     space: &Space,
@@ -128,7 +134,7 @@ fn stacks_of(
     Ok((rows.into_values().map(whole).collect(), right))
 }
 
-/// Return the stack of the `prof_gctx_t` at `at`; None if there is none.
+/// Return the stack in the `prof_gctx_t` at `at`; None if no `prof_gctx_t` is there.
 fn frames_of(space: &Space, at: u64) -> Option<Vec<u64>> {
     let head = words_from::<MAX_STACK_AT>(space, at).filter(|_| at % 8 == 0)?;
     let place = (0..MAX_STACK_AT - 1).find(|place| {

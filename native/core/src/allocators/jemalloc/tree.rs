@@ -1,8 +1,8 @@
 //! The tree that maps each page to its extent: `arena_emap_global.rtree`, up to 5.2 `extents_rtree`.
 //!
-//! Its root is an array in static data. For addresses of 48 bits it points to leaves with one word for each page. For
-//! 57 bits it points to nodes, and these to leaves with two words for each page. The machine on which jemalloc was
-//! configured decides which it is.
+//! The root of the tree is an array in static data. For addresses of 48 bits the root points to leaves with one word
+//! for each page. For 57 bits it points to nodes, and these point to leaves with two words for each page. The machine
+//! on which jemalloc was configured decides which of the two it is.
 
 use crate::allocators::jemalloc::layout::{Extent, EXTENT_ALIGNMENT, EXTENT_BYTES, FORMS};
 use crate::allocators::roots::Place;
@@ -12,34 +12,36 @@ use gdbheap_access::error::{Cancelled, Result};
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Look, Watcher};
 
-/// Bytes that are read at a time.
+/// The number of bytes that are read at a time.
 const PIECE: usize = 256 << 10;
 const PAGE_BITS: u32 = 12;
 const STRETCH: u64 = 4 << 10;
-/// The highest class in an element of a leaf.
+/// The highest number of a size class that an element of a leaf may contain.
 const MAX_CLASSES: u64 = 240;
-/// Elements of a leaf that are read to find out whether it is one.
+/// The number of elements of a table that are read to find out whether the table is a leaf.
 const ELEMENTS_ASKED: usize = 32;
-/// How many extents are checked for whether they contain the page that points to them.
+/// The number of extents that are checked for whether they contain the page that points to them.
 const EXTENTS_ASKED: usize = 5000;
-/// How many leaves are read for checks of a tree's extents, or to see whether a form fits. Each covers at most a GiB of
-/// addresses.
+/// The number of leaves that are read to check a tree's extents, or to see whether a form fits. Each leaf covers at
+/// most a GiB of addresses.
 pub(crate) const LEAVES_ASKED: usize = 16;
-/// The low 48 bits of an element are the address of its extent, with other information in its lowest bits.
+/// The mask of the address of an extent in an element: the low 48 bits, without the lowest bits, which have other
+/// information.
 const COMPACT_MASK: u64 = 0xffff_ffff_ffc0;
-/// Extents that are read at once.
+/// The number of extents that are read at once.
 const BATCH: usize = 4 << 10;
 
-/// How addresses are split: bits for each level, and the bytes of an element of a leaf.
+/// The way in which a tree splits addresses: the number of bits for each level, and the size in bytes of an element of
+/// a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub bits: u32,
-    /// Bits for the root, for nodes between (or None), and for leaves.
+    /// The number of address bits for the root, for the nodes between (None if there are no nodes), and for the leaves.
     levels: (u32, Option<u32>, u32),
     element: u64,
 }
 
-/// For addresses of 48 bits and of 57.
+/// The shape for addresses of 48 bits, and the one for addresses of 57 bits.
 pub const SHAPES: [Shape; 2] = [
     Shape { bits: 48, levels: (18, None, 18), element: 8 },
     Shape { bits: 57, levels: (15, Some(15), 15), element: 16 },
@@ -63,7 +65,7 @@ impl Shape {
         self.element << self.levels.2
     }
 
-    /// Return the number of address bits below an index of the root.
+    /// Return the number of address bits below the index in the root.
     fn root_shift(&self) -> u32 {
         self.bits - self.levels.0
     }
@@ -79,7 +81,7 @@ impl Shape {
     }
 }
 
-/// The root of a tree in static data, and the number of address bits it is for.
+/// The address of the root of a tree in static data, and the number of address bits that the tree covers.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundTree {
     pub address: u64,
@@ -98,8 +100,8 @@ fn show_words(space: &Space, start: u64, size: u64, step: u64, mut show: impl Fn
     });
 }
 
-/// Find the roots of trees in `data` (ascending, joined). Their tables and extents must lie in `anonymous` memory
-/// (ascending, joined).
+/// Find the roots of trees in `data` (ascending, joined). The tables and extents of a tree must lie in `anonymous`
+/// memory (ascending, joined).
 pub fn find_trees(
     watcher: &dyn Watcher,
     space: &Space,
@@ -142,8 +144,8 @@ impl Search<'_> {
         address % EXTENT_ALIGNMENT == 0 && place.is_some_and(|(_, end)| end - address >= size)
     }
 
-    /// Return a table's index in the root, derived from the first extents to which it points; None if it points to
-    /// none, or to anything else.
+    /// Return a table's index in the root, derived from the first extents to which the table points; None if it points
+    /// to no extents, or to anything else.
     fn upper_bits(&self, table: u64) -> Option<u64> {
         let leaf = match self.shape.levels.1 {
             None => table,
@@ -163,7 +165,7 @@ impl Search<'_> {
         })
     }
 
-    /// Return whether a word may be an element of a leaf: an extent, or the remains of one that was taken out.
+    /// Return whether a word may be an element of a leaf: an extent, or the remains of an extent that was removed.
     fn is_element(&self, word: u64) -> bool {
         let is_of_class = self.shape.element != 8 || word >> 48 <= MAX_CLASSES;
         let at = if self.shape.element == 8 { word & COMPACT_MASK } else { word };
@@ -173,11 +175,11 @@ impl Search<'_> {
     fn extent_at(&self, at: u64) -> Option<Extent> {
         let mut bytes = [0; EXTENT_BYTES];
         self.space.exact(at, &mut bytes).ok()?;
-        // Addresses and sizes are the same in all forms.
+        // The address and the size of an extent have the same offsets in all forms.
         Some(FORMS[0].extent(self.space.page(), at, &bytes))
     }
 
-    /// Return whether nine in ten of the elements name an extent that contains their page.
+    /// Return whether nine in ten elements name an extent that contains the element's page.
     fn is_proven(&self, go_on: Look, root: u64) -> Result<bool> {
         let (mut right, mut wrong) = (0u64, 0u64);
         let named = named_extents(go_on, self.space, self.shape, root, LEAVES_ASKED)?;
@@ -189,8 +191,9 @@ impl Search<'_> {
     }
 }
 
-/// Return the first `most` words of a table that are not zero, each with its index; None if `fits` rejects one.
-/// `start`, `size`, `step`: where the table begins, its bytes, and the distance of words. No more is read than needed.
+/// Return the first `most` words of a table that are not zero, each with its index; None if `fits` rejects one of them.
+/// `start`, `size`, `step`: the start of the table, its size in bytes, and the distance from one word to the next. No
+/// more words are read than needed.
 fn first_words(
     space: &Space,
     (start, size, step): (u64, u64, u64),
@@ -219,8 +222,8 @@ fn first_words(
 /// Tables, each with the lowest address that it covers.
 type Tables = Vec<(u64, u64)>;
 
-/// Return the tables of a tree: nodes, if it has some, and leaves, each with the lowest address that it covers. Tables
-/// that overlap others are dropped, so that hostile data is not read again and again.
+/// Return the tables of a tree: its nodes, if it has some, and its leaves, each with the lowest address that it covers.
+/// Tables that overlap others are dropped, so that hostile data is not read again and again.
 fn tables(space: &Space, shape: Shape, root: u64) -> (Tables, Tables) {
     let apart = |mut found: Vec<(u64, u64)>, size: u64| {
         found.retain(|(table, _)| table % EXTENT_ALIGNMENT == 0 && space.covers(*table, size));
@@ -243,14 +246,14 @@ fn tables(space: &Space, shape: Shape, root: u64) -> (Tables, Tables) {
     (first, apart(leaves, shape.leaf_bytes()))
 }
 
-/// Return the addresses of nodes and leaves.
+/// Return the addresses of all nodes and leaves of a tree.
 pub(crate) fn table_addresses(space: &Space, shape: Shape, root: u64) -> Vec<u64> {
     let (nodes, leaves) = tables(space, shape, root);
     nodes.into_iter().chain(leaves).map(|(table, _)| table).collect()
 }
 
-/// Return the extents to which at most `most` leaves of a tree point, ascending, each with the first page that names
-/// it.
+/// Return the extents to which at most `most` leaves of a tree point, ascending, each with the first page that points
+/// to it.
 pub(crate) fn named_extents(
     go_on: Look,
     space: &Space,
@@ -272,7 +275,7 @@ pub(crate) fn named_extents(
     Ok(found)
 }
 
-/// Show the extents at some addresses, in their order. Return the addresses that could not be read.
+/// Show the extents at the given addresses, in the same order. Return the addresses that could not be read.
 pub(crate) fn show_extents(space: &Space, places: &[u64], mut show: impl FnMut(u64, &[u8])) -> Vec<u64> {
     let (mut bytes, mut absent) = (Vec::new(), Vec::new());
     for batch in places.chunks(BATCH) {
@@ -289,7 +292,7 @@ pub(crate) fn show_extents(space: &Space, places: &[u64], mut show: impl FnMut(u
     absent
 }
 
-/// Return the words at `at`; None if they cannot be read.
+/// Return `COUNT` words from `at` on; None if they cannot be read.
 pub(crate) fn words_from<const COUNT: usize>(space: &Space, at: u64) -> Option<[u64; COUNT]> {
     let mut bytes = vec![0; 8 * COUNT];
     space.exact(at, &mut bytes).ok()?;

@@ -1,4 +1,4 @@
-//! Read all memory of one or more jemallocs: extents, base blocks, and which blocks are in use, cached and free.
+//! Read all memory of one or more jemallocs: extents, base blocks, and the blocks that are in use, cached and free.
 
 use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
 use crate::allocators::jemalloc::areas::{Areas, Piece, Span};
@@ -22,19 +22,20 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 const MAX_DAMAGE: usize = 1000;
-/// The most unfinished changes that are kept. The limit is higher because some of them are met twice.
+/// The largest number of unfinished changes that are kept. It is higher than MAX_DAMAGE because some changes are met
+/// twice.
 const MAX_UNFINISHED: usize = 4 * MAX_DAMAGE;
-/// The most extents that are checked against a form.
+/// The largest number of extents that are checked against a form.
 const EXTENTS_ASKED: usize = 2048;
 
-/// How many active extents were checked against a form, and how many fit it.
+/// The number of active extents that were checked against a form, and the number of those that fit it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JemallocFit {
     pub extents: u64,
     pub fit: u64,
 }
 
-/// Check how well a form fits the active extents of a tree.
+/// Check how many active extents of a tree fit a form.
 pub fn fit_of(
     watcher: &dyn Watcher,
     space: &Space,
@@ -56,8 +57,8 @@ pub fn fit_of(
     Ok(found)
 }
 
-/// One jemalloc: its form, its tree, the static data of its module (`data`), and where threads' storage may lie
-/// (`storage`).
+/// One jemalloc. `form` and `root`: its form and its tree; `data`: the static data of its module; `storage`: the ranges
+/// in which threads' storage may lie.
 pub struct JemallocRoot {
     pub form: &'static JemallocForm,
     pub root: u64,
@@ -67,7 +68,7 @@ pub struct JemallocRoot {
 }
 
 /// The memory of an arena in bytes: extents by use, blocks in use, blocks in threads' caches, and blocks in which these
-/// caches keep their lists (`own`). `arena`: its number.
+/// caches keep their lists (`own`). `arena`: the number of the arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArenaUse {
     pub root: u32,
@@ -81,7 +82,7 @@ pub struct ArenaUse {
     pub own: u64,
 }
 
-/// Blocks of one size in an arena. `slabs` is 0 for large blocks.
+/// The blocks of one size in an arena. `slabs` is 0 for large blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassUse {
     pub root: u32,
@@ -94,10 +95,11 @@ pub struct ClassUse {
     pub free: u64,
 }
 
-/// What threads inside jemalloc had left half changed. `extents`: extents that a thread was changing. `lists`: the
-/// same, but extents that link to each other count once, since a thread that purges has all its extents on a list.
-/// `both`: blocks that are in a cache and also in another cache or free in a slab. `astray`: entries of caches that are
-/// not blocks of their class. `bins`: the smallest number of bins of caches that explains `both` and `astray`.
+/// The changes that threads inside jemalloc had not finished. `extents`: the number of extents that a thread was
+/// changing. `lists`: the same number, but extents that link to each other count once, since a thread that purges has
+/// all its extents on a list. `both`: blocks that are in a cache and also in another cache or free in a slab. `astray`:
+/// entries of caches that are not blocks of their class. `bins`: the smallest number of bins of caches that explains
+/// `both` and `astray`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InMotion {
     pub extents: u64,
@@ -107,51 +109,51 @@ pub struct InMotion {
     pub bins: u64,
 }
 
-/// All memory of some jemallocs, by address.
+/// All memory of one or more jemallocs, by address.
 pub struct Jemalloc {
     pub runs: Arc<Runs>,
-    /// For each run the index of its jemalloc, its arena, and whether it is a slab.
+    /// For each run: the index of its jemalloc, the number of its arena, and whether the run is a slab.
     pub(super) owners: Vec<(u32, u32, bool)>,
-    /// Blocks in threads' caches, by number.
+    /// A bit for each block in a thread's cache, by the block's number.
     pub(super) cached: bits::Bits,
-    /// Blocks in which threads' caches keep their lists, by number.
+    /// A bit for each block in which a thread's cache keeps its lists, by the block's number.
     pub(super) own: bits::Bits,
     pub(super) areas: Areas,
-    /// Blocks with an extent of their own, by address.
+    /// The blocks that have an extent of their own, by address.
     pub(super) larges: Vec<Large>,
-    /// For each jemalloc, how many threads' caches were found.
+    /// For each jemalloc, the number of threads' caches that were found.
     pub caches: Vec<usize>,
-    /// For each jemalloc, the bytes of extents of the huge page allocator whose surroundings are unknown.
+    /// For each jemalloc, the bytes of those extents of the huge page allocator that are in no known slab.
     pub astray: Vec<u64>,
     pub moving: InMotion,
     pub damage: Vec<Damage>,
-    /// Active extents whose size, or whose bitmap, does not fit their class.
+    /// Active extents whose size or bitmap does not fit their size class.
     pub unfit: Vec<Damage>,
-    /// Slabs whose bitmap and count of free regions differ.
+    /// Slabs whose bitmap and whose count of free regions differ.
     pub miscounted: Vec<Damage>,
     /// Changes that a thread inside jemalloc had not finished: extents that are being changed; blocks in a cache that
     /// are also in another cache or free in a slab; entries of caches that are not blocks.
     pub unfinished: Vec<Damage>,
 }
 
-/// The results of reading some jemallocs, gathered in one after the other.
+/// The results of reading one or more jemallocs, collected one jemalloc after the other.
 #[derive(Default)]
 struct Gathered {
     runs: Vec<(Run, Vec<u64>)>,
-    /// For each run, by its start: the index of its jemalloc, its arena, and whether it is a slab.
+    /// For each run, by its start: the index of its jemalloc, the number of its arena, and whether the run is a slab.
     owners: BTreeMap<u64, (u32, u32, bool)>,
     pieces: Vec<Piece>,
     larges: Vec<Large>,
-    /// For each bin of a cache, its blocks, and whether it also has an entry that is not a block.
+    /// For each bin of a cache: its blocks, and whether the bin also has an entry that is not a block.
     cached: Vec<(Vec<u64>, bool)>,
     lists: Vec<u64>,
-    /// The extents of the huge page allocator of the jemalloc that is being read, with their arenas.
+    /// The extents that the huge page allocator of the present jemalloc has, with the numbers of their arenas.
     huge: Vec<(u64, u64, u32)>,
-    /// For each jemalloc, the bytes of huge extents that are in no known slab.
+    /// For each jemalloc, the bytes of extents of the huge page allocator that are in no known slab.
     astray: Vec<u64>,
     caches: Vec<usize>,
     moving: InMotion,
-    /// The extents that are being changed, each with the words that may point to others.
+    /// The extents that a thread is changing, each with those of its words that may point to other extents.
     changing: Vec<(u64, [u64; LINK_WORDS])>,
     damage: Vec<Damage>,
     unfit: Vec<Damage>,
@@ -159,7 +161,8 @@ struct Gathered {
     unfinished: Vec<Damage>,
 }
 
-/// Read all memory of the jemallocs in `roots`. `anonymous`: ranges in which jemalloc's own memory may lie, ascending.
+/// Read all memory of the jemallocs in `roots`. `anonymous`: the ranges in which jemalloc's own memory may lie,
+/// ascending.
 pub fn read_jemalloc(
     watcher: &dyn Watcher,
     space: &Space,
@@ -197,9 +200,9 @@ pub fn read_jemalloc(
 }
 
 impl Gathered {
-    /// Add the extents whose structures are at `places`: a piece of memory for each, and the blocks of active extents.
-    /// `anonymous`: the mapped ranges. They are needed because a core contains nothing of a mapping that was never
-    /// touched.
+    /// Add the extents whose structures are at `places`: a piece of memory for each extent, and the blocks of active
+    /// extents. `anonymous`: the mapped ranges. They are needed because a core contains no bytes of a mapping that was
+    /// never touched.
     fn add_extents(
         &mut self,
         space: &Space,
@@ -216,7 +219,7 @@ impl Gathered {
         });
         let absent = show_extents(space, places, |at, bytes| {
             let extent = form.extent(page, at, bytes);
-            // A range that is only retained may be mapped without read access.
+            // The address range of a retained extent may be mapped without read access.
             let is_mapped = range_at(anonymous, extent.start).is_some_and(|place| extent.end <= anonymous[place].1);
             let is_there = extent.state != State::Active || is_mapped || space.covers(extent.start, extent.size());
             if extent.size() == 0 || extent.end > space.machine.user_end || !is_there {
@@ -247,8 +250,8 @@ impl Gathered {
         }
     }
 
-    /// Add an active extent and return the use of its pages. An extent without a class has no block: a thread is
-    /// splitting, merging or purging it, or the huge page allocator keeps it for the next request of its size.
+    /// Add an active extent and return the use of its pages. An extent without a size class has no block: a thread is
+    /// splitting, merging or purging the extent, or the huge page allocator keeps it for the next request of its size.
     fn add_active(&mut self, extent: &Extent, (sizes, pad): (&[u64], u64), root: u32) -> Span {
         let Some(size) = sizes.get(extent.class).copied() else {
             return if extent.is_huge { Span::Dirty } else { Span::Moving };
@@ -288,7 +291,8 @@ impl Gathered {
         Span::Run(run.start)
     }
 
-    /// Add the caches of the jemalloc whose runs are those from index `from` on. `own`: its base blocks.
+    /// Add the threads' caches of the jemalloc whose runs have the indices from `from` on. `own`: the base blocks of
+    /// this jemalloc.
     fn add_caches(
         &mut self,
         go_on: Look,
@@ -331,7 +335,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Add the memory of the huge page allocator that is in no extent in use.
+    /// Add the memory of the huge page allocator that lies in no extent in use.
     fn add_huge(
         &mut self,
         go_on: Look,
@@ -352,7 +356,7 @@ impl Gathered {
             let first = extents.partition_point(|(_, end, _)| *end <= slab.start);
             let own = extents[first..].iter().take_while(|(start, ..)| *start < slab.start + HUGE);
             let taken: Vec<(u64, u64)> = own.map(|(start, end, _)| (*start, *end)).collect();
-            // Limit the pieces: a slab's description is far smaller than all pieces that it may yield.
+            // Limit the number of pieces: a slab's description is far smaller than all pieces that may come of it.
             if left == 0 {
                 astray += taken.iter().map(|(start, end)| end - start).sum::<u64>();
                 continue;
@@ -401,7 +405,7 @@ impl Gathered {
     fn finish(mut self) -> Result<Jemalloc> {
         self.runs.sort_unstable_by_key(|(run, _)| run.start);
         let (areas, overlaps) = Areas::of(std::mem::take(&mut self.pieces));
-        // A run whose extent was dropped for an overlap is in no area.
+        // If a run's extent was dropped because of an overlap, the run is in no area.
         let kept = |start: u64| areas.is_run(start);
         self.runs.retain(|(run, _)| kept(run.start));
         self.moving.extents += overlaps.len() as u64;
@@ -411,13 +415,13 @@ impl Gathered {
         owners.extend(self.runs.iter().filter_map(|(run, _)| self.owners.get(&run.start)));
         let mut runs = Runs::new(std::mem::take(&mut self.runs))?;
         let (mut cached, mut own) = (bits::Bits::new(runs.block_numbers()), bits::Bits::new(runs.block_numbers()));
-        // For each block, the number of bins that contain it.
+        // A map from the address of each block to the number of bins that contain it.
         let mut listed: HashMap<u64, u32> = HashMap::new();
         let bins = std::mem::take(&mut self.cached);
         bins.iter().flat_map(|(bin, _)| bin).for_each(|block| *listed.entry(*block).or_default() += 1);
         let mut off = Vec::new();
         for (bin, has_astray) in &bins {
-            // A flush frees the last blocks of a bin before it lowers the bin's count. Those that are no longer free
+            // A flush frees the last blocks of a bin before it lowers the bin's count. Blocks that are no longer free
             // were handed out again, or are in the cache that took them.
             let is_off = |block: &u64| runs.block_at(*block).is_none() || listed[block] > 1;
             let kept = bin.iter().position(is_off).unwrap_or(bin.len());
@@ -466,7 +470,7 @@ impl Gathered {
     }
 }
 
-/// Return the number of extents, with extents that link to each other counted as one.
+/// Return the number of extents. Extents that link to each other count as one.
 fn joined_by(extents: &[(u64, [u64; LINK_WORDS])]) -> u64 {
     let places: HashMap<u64, usize> = extents.iter().enumerate().map(|(place, (at, _))| (*at, place)).collect();
     let mut list: Vec<usize> = (0..extents.len()).collect();
@@ -481,7 +485,7 @@ fn joined_by(extents: &[(u64, [u64; LINK_WORDS])]) -> u64 {
     count
 }
 
-/// Return the representative of a list, and shorten the path to it (union-find).
+/// Return the representative of the list that contains `place`, and shorten the path to it (union-find).
 fn first_of(list: &mut [usize], mut place: usize) -> usize {
     while list[place] != place {
         list[place] = list[list[place]];
@@ -499,8 +503,8 @@ fn fewest(off: &[(HashSet<u64>, bool)]) -> u64 {
         blocks.iter().for_each(|block| bins_of.entry(*block).or_default().push(place));
     }
     let mut left: Vec<usize> = off.iter().map(|(blocks, _)| blocks.len()).collect();
-    // Take proven bins first, then those with the most unexplained blocks; a queued number may have become smaller
-    // since.
+    // Take first the bins that are proven, then those with the most unexplained blocks. A number in the queue may be
+    // out of date, because the number of unexplained blocks of a bin only falls.
     let mut open: BinaryHeap<(bool, usize, usize)> =
         (0..off.len()).map(|place| (off[place].1, left[place], place)).collect();
     let mut count = 0;
@@ -527,13 +531,13 @@ impl Jemalloc {
         self.own.get(self.runs.first_block(place))
     }
 
-    /// Return the number of slabs and large blocks.
+    /// Return the number of runs: slabs and large blocks.
     pub fn run_count(&self) -> usize {
         self.runs.runs.len()
     }
 
     /// Return the slabs. Blocks in threads' caches count as not free. `arenas`: pretend that there are only this many
-    /// arenas.
+    /// arenas; None for the real number.
     pub fn slabs(&self, arenas: Option<NonZeroU32>) -> impl Iterator<Item = BlockSlab> + '_ {
         let all = self.runs.runs.iter().zip(&self.owners).enumerate();
         all.filter(|(_, (_, owner))| owner.2).map(move |(place, (run, (root, arena, _)))| BlockSlab {
@@ -544,12 +548,12 @@ impl Jemalloc {
             end: run.end(),
             room: run.count,
             live: self.runs.count_of(place) + ones(self.cached_of(place)),
-            // A thread can flush its cache.
+            // The count is zero, because a thread can flush its cache.
             waiting: 0,
         })
     }
 
-    /// Return the blocks of each class of each arena.
+    /// Return the blocks of each size class in each arena.
     pub fn class_use(&self) -> Vec<ClassUse> {
         let mut rows: BTreeMap<(u32, u32, u64, bool), ClassUse> = BTreeMap::new();
         for (place, (run, (root, arena, is_slab))) in self.runs.runs.iter().zip(&self.owners).enumerate() {
@@ -593,8 +597,8 @@ impl Jemalloc {
         rows.into_values().collect()
     }
 
-    /// Return `(block size, runs, used blocks, free blocks)` of each block size, ascending, of one jemalloc or all.
-    /// Cached blocks count as free.
+    /// Return `(block size, runs, used blocks, free blocks)` of each block size, ascending, of the jemalloc with the
+    /// index `root`, or of all jemallocs. Cached blocks count as free.
     pub fn classes(&self, root: Option<u32>) -> Vec<(u64, u64, u64, u64)> {
         let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
         let own = self.runs.runs.iter().zip(&self.owners).enumerate();
@@ -612,7 +616,8 @@ mod tests {
     use gdbheap_access::machine::{Machine, EM_X86_64};
     use gdbheap_access::memory::space::{Backing, Segment};
 
-    /// A slab's description has 256 bytes, and says that every second page is active although no extent has it.
+    /// Check a slab whose description has 256 bytes and says that every second page is active, although no extent has
+    /// these pages.
     #[test]
     fn stretches_without_extents() {
         let (own, count, start) = (4 * HUGE, 1000, 1000 * HUGE);
@@ -640,7 +645,7 @@ mod tests {
         assert!(found.add_huge(&|| Err(Cancelled), &space, &[], 0, &[(own, end)]).is_err());
     }
 
-    /// Three extents on a list count once, whichever of them link to which.
+    /// Check that three extents on a list count once, whichever of them link to each other.
     #[test]
     fn extents_on_lists() {
         let extent = |at: u64, to: u64| (at, [0, to, 0, 7, 0, 0, at]);
@@ -649,8 +654,8 @@ mod tests {
         assert_eq!(joined_by(&[]), 0);
     }
 
-    /// One bin that is being emptied explains the blocks that two others share with it; a bin with an entry that is not
-    /// a block always counts.
+    /// Check that one bin that is being emptied explains the blocks that two other bins share with it, and that a bin
+    /// with an entry that is not a block always counts.
     #[test]
     fn fewest_bins() {
         let bins = |off: &[(&[u64], bool)]| {

@@ -12,21 +12,21 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 const OBJECT_AT: u64 = 80;
-/// The most bytes that are shown of a block.
+/// The largest number of bytes of a block that are shown.
 const WINDOW: u64 = 256 << 10;
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// A group: equal slots after a header.
+/// A group of mallocng: equal slots after a header.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    /// The address of its header.
+    /// The address of the group's header.
     pub start: u64,
     /// The end of the group's mapping, or of its last slot if the group has no mapping of its own.
     pub end: u64,
     pub stride: u64,
     pub(crate) count: u32,
-    /// Masks with a bit for each slot: ready to be handed out (`avail`), freed (`freed`), or with another group in it
-    /// (`nested`).
+    /// Masks with a bit for each slot. The bits are set for slots that are ready to be handed out (`avail`), for freed
+    /// slots (`freed`), and for slots that contain another group (`nested`).
     pub(super) avail: u32,
     pub(super) freed: u32,
     pub(super) nested: u32,
@@ -58,7 +58,7 @@ impl Group {
         u32::MAX >> (32 - self.count)
     }
 
-    /// Return the mask of the slots that hold a block.
+    /// Return the mask of those slots that contain a used block.
     pub(super) fn used(&self) -> u32 {
         self.all() & !(self.avail | self.freed | self.nested)
     }
@@ -79,14 +79,15 @@ impl Group {
     }
 }
 
-/// An inconsistency. `transient`: whether a thread inside mallocng may have caused it, for a moment.
+/// An inconsistency in mallocng's data. `transient`: whether a thread inside mallocng may have caused it, for a moment.
 #[derive(Clone, Debug)]
 pub struct Misfit {
     pub damage: Damage,
     pub transient: bool,
 }
 
-/// The number of slots of one size class: as counted in the groups that were walked, and as `usage_by_class` states.
+/// The number of slots of one size class, used or free: `walked` as counted in the groups that were walked, `said` as
+/// `usage_by_class` states it.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     pub size: u64,
@@ -94,8 +95,9 @@ pub struct Usage {
     pub said: u64,
 }
 
-/// The place of a block in its slot: the offset of its start in units of 16 bytes, and how many bytes before the slot's
-/// end it ends. Both are `MOST` if the place is recorded in `large`.
+/// The position of a block in its slot. `skipped`: the offset of the block's start, in units of 16 bytes; `reserved`:
+/// the number of bytes between the block's end and the slot's end. Both are `MOST` if the position is recorded in
+/// `large`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Span {
     skipped: u16,
@@ -105,7 +107,7 @@ pub(super) struct Span {
 const MOST: u16 = u16::MAX;
 
 impl Span {
-    /// Make a place; None if the numbers are too large for it.
+    /// Make a position; None if the numbers are too large for a `Span`.
     #[inline]
     pub(super) fn of(skipped: u64, reserved: u64) -> Option<Span> {
         let (skipped, reserved) = (u16::try_from(skipped / UNIT).ok()?, u16::try_from(reserved).ok()?);
@@ -117,26 +119,27 @@ impl Span {
 #[derive(Default)]
 pub struct Mallocng {
     pub(crate) groups: Vec<Group>,
-    /// The indices of the groups that lie in no other group.
+    /// The indices of those groups that lie in no other group.
     pub(super) outer: Vec<u32>,
-    /// For each slot, by number, the place of its block.
+    /// For each slot, by its number, the position of its block.
     pub(super) spans: Vec<Span>,
-    /// The bytes before and after a block, if they are too many for a `Span`.
+    /// The numbers of bytes before and after a block in its slot, by the slot's number, if they are too large for a
+    /// `Span`.
     pub(super) large: BTreeMap<u64, (u64, u64)>,
     pub(super) used: Bits,
     pub(super) areas: Vec<(u64, u64)>,
     /// Damage in groups and slots.
     pub damage: Vec<Damage>,
-    /// Inconsistencies that a thread inside mallocng may leave.
+    /// Inconsistencies that a thread inside mallocng may have left.
     pub misfits: Vec<Misfit>,
-    /// The number of slots that are taken but not written yet, or being freed.
+    /// The number of slots that are taken but not written yet, or that are being freed.
     pub moving: u64,
-    /// For each size class, the number of slots that was counted and the number that mallocng states.
+    /// For each size class, the number of slots that was counted, and the number that mallocng states.
     pub usage: Vec<Usage>,
 }
 
 impl Mallocng {
-    /// Record the place of a block with many bytes before or after it.
+    /// Record the position of a block that has many bytes before or after it in its slot.
     pub(super) fn put_large(&mut self, number: u64, skipped: u64, reserved: u64) {
         if let Some(place) = self.spans.get_mut(number as usize) {
             *place = Span { skipped: MOST, reserved: MOST };
@@ -167,7 +170,7 @@ impl Mallocng {
         Cell { number: group.first + index, address, size: group.stride, end }
     }
 
-    /// Return the innermost group that holds `address`.
+    /// Return the index of the innermost group that contains `address`.
     #[inline]
     pub(super) fn group_at(&self, address: u64) -> Option<usize> {
         let mut place = self.groups.partition_point(|group| group.start <= address).checked_sub(1)?;
@@ -178,14 +181,15 @@ impl Mallocng {
         Some(place)
     }
 
-    /// Return the slot of the innermost group that holds `address`.
+    /// Return the innermost group that contains `address`, and the index of the slot of this group that contains
+    /// `address`.
     #[inline]
     pub(super) fn slot_at(&self, address: u64) -> Option<(&Group, u64)> {
         let group = &self.groups[self.group_at(address)?];
         Some((group, group.index_at(address)?))
     }
 
-    /// Return the used block that holds `address`. The bytes after a block in its slot count as part of the block.
+    /// Return the used block that contains `address`. The bytes after a block in its slot count as part of the block.
     #[inline]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         let (group, index) = self.slot_at(address)?;
@@ -202,7 +206,7 @@ impl Mallocng {
         self.cell(group, number - group.first)
     }
 
-    /// Return [start, end) of the slot of a block.
+    /// Return [start, end) of the slot that contains the block with this number.
     pub(crate) fn slot_of(&self, number: u64) -> (u64, u64) {
         let place = self.groups.partition_point(|group| group.first <= number).saturating_sub(1);
         let group = &self.groups[place];
@@ -210,7 +214,7 @@ impl Mallocng {
         (start, start + group.stride)
     }
 
-    /// Return a number above those of all slots.
+    /// Return a number above the numbers of all slots.
     pub(crate) fn block_numbers(&self) -> u64 {
         self.spans.len() as u64
     }
@@ -235,12 +239,12 @@ impl Mallocng {
         sum
     }
 
-    /// Return the bytes of all slots with a used block.
+    /// Return the total number of bytes of all slots with a used block.
     pub(crate) fn bytes_shown(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.used().count_ones()) * group.stride).sum()
     }
 
-    /// Show each used block of a group as its address and bytes; unreadable bytes are cut off.
+    /// Show each used block of a group as its address and its bytes. Bytes that cannot be read are cut off.
     pub(crate) fn show_used(&self, space: &Space, group: &Group, mut show: impl FnMut(u64, &[u8])) {
         let mut window = Window::new(space, group.end);
         for cell in self.used_of(group) {
@@ -248,13 +252,14 @@ impl Mallocng {
         }
     }
 
-    /// Return the indices of the groups that lie in no other group, each with the index of the next such group.
+    /// Return the indices of those groups that lie in no other group, each with the index of the next such group.
     pub(super) fn outermost(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let ends = self.outer.iter().skip(1).map(|place| *place as usize).chain([self.groups.len()]);
         self.outer.iter().map(|place| *place as usize).zip(ends)
     }
 
-    /// Return each range that is freed with the last block in it: [start, end) and the blocks in use there.
+    /// Return each range [start, end) that is freed when the last block in it is freed, with the number and the bytes
+    /// of the blocks in use there.
     pub(crate) fn wholes(&self) -> impl Iterator<Item = (u64, u64, Tally)> + '_ {
         self.outermost().filter(|(place, _)| self.groups[*place].freeable).map(|(place, next)| {
             let mut used = Tally::default();
@@ -274,7 +279,7 @@ impl Mallocng {
 
 /// Methods that only this allocator has.
 impl Mallocng {
-    /// Return [start, end) of the mappings and of the ranges that the dynamic linker donated, ascending.
+    /// Return [start, end) of the mappings and of the ranges that the dynamic linker donated to mallocng, ascending.
     pub fn regions(&self) -> Vec<(u64, u64)> {
         self.outer.iter().map(|place| &self.groups[*place as usize]).map(|group| (group.start, group.end)).collect()
     }
@@ -286,7 +291,7 @@ impl Mallocng {
         found
     }
 
-    /// Return [start, end) of the pages of metadata.
+    /// Return [start, end) of the pages that contain metadata.
     pub fn areas(&self) -> &[(u64, u64)] {
         &self.areas
     }
@@ -295,7 +300,7 @@ impl Mallocng {
         self.groups.len()
     }
 
-    /// Return `(size, groups, used slots, free slots)` of each slot size, ascending.
+    /// Return `(size, groups, used slots, free slots)` of each slot size, by ascending size.
     pub fn classes(&self) -> Vec<(u64, u64, u64, u64)> {
         let mut sums: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
         for group in &self.groups {
@@ -307,7 +312,7 @@ impl Mallocng {
         sums.into_iter().map(|(size, (groups, used, free))| (size, groups, used, free)).collect()
     }
 
-    /// Return `(size, used slots, requested bytes)` of each slot size, ascending.
+    /// Return `(size, used slots, requested bytes)` of each slot size, by ascending size.
     pub fn asked_by_class(&self) -> Vec<(u64, u64, u64)> {
         let mut sums: BTreeMap<u64, Tally> = BTreeMap::new();
         for group in &self.groups {
@@ -322,7 +327,7 @@ impl Mallocng {
         self.wholes().filter(|(_, _, used)| used.count == 0).map(|(start, end, _)| (start, end)).collect()
     }
 
-    /// Return the used blocks `(address, size)` of the mapping that holds `address`.
+    /// Return the used blocks `(address, size)` of the mapping that contains `address`.
     pub fn used_with(&self, address: u64) -> Vec<(u64, u64)> {
         let found = self.outermost().find(|(place, _)| {
             let group = &self.groups[*place];

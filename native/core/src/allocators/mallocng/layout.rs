@@ -3,9 +3,9 @@
 
 use gdbheap_access::bytes::{u32_at, u64_at};
 
-/// Sizes and addresses of slots are multiples of this.
+/// The unit of slots in bytes: sizes and addresses of slots are multiples of it.
 pub(super) const UNIT: u64 = 16;
-/// Before each slot: `{u8 is_wide, u8 index | reserved << 5, u16 offset}`.
+/// The size of the header before each slot: `{u8 is_wide, u8 index | reserved << 5, u16 offset}`.
 pub(super) const IN_BAND: u64 = 4;
 pub(super) const AREA: u64 = 4 << 10;
 pub(super) const MAPPED_CLASS: u8 = 63;
@@ -17,25 +17,25 @@ pub(super) const CLASSES: [u64; 48] = [
     340, 409, 511, 584, 682, 818, 1023, 1169, 1364, 1637, 2047, 2340, 2730, 3276, 4095, 4680, 5460, 6552, 8191,
 ];
 
-/// `struct malloc_context`: offsets of the fields that are read, and its size.
+/// Offsets of those fields of `struct malloc_context` that are read, and the size of the structure.
 pub(super) const AREA_CHAIN: usize = 56;
 pub(super) const AREA_TAIL: usize = 64;
 pub(super) const USAGE: usize = 464;
 pub(super) const CONTEXT: usize = 928;
 
-/// `struct meta`: the description of a group of slots.
+/// A `struct meta`, the description of a group of slots.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meta {
     pub(super) address: u64,
-    /// The address of the group; 0 if there is none.
+    /// The address of the group; 0 if there is no group.
     pub(super) mem: u64,
     pub(super) avail: u32,
     pub(super) freed: u32,
     pub(super) count: u32,
     pub(super) freeable: bool,
     pub(super) class: u8,
-    /// Pages of 4096 bytes of the group's own mapping; 0 if it lies in another group's slot or was donated by the
-    /// dynamic linker.
+    /// The size of the group's own mapping in pages of 4096 bytes; 0 if the group lies in another group's slot or was
+    /// donated by the dynamic linker.
     pub(super) pages: u64,
 }
 
@@ -54,7 +54,8 @@ impl Meta {
         }
     }
 
-    /// Return the distance from one slot to the next (`get_stride`); None for an invalid class.
+    /// Return the distance from the start of one slot to the start of the next (`get_stride`); None for an invalid
+    /// class.
     pub(super) fn stride(&self) -> Option<u64> {
         if self.count == 1 && self.pages > 0 {
             return (self.pages * AREA).checked_sub(UNIT).filter(|stride| *stride > 0);
@@ -62,13 +63,13 @@ impl Meta {
         CLASSES.get(usize::from(self.class)).map(|units| units * UNIT)
     }
 
-    /// Return a mask with a bit for each slot.
+    /// Return a mask in which the bit of each slot is set.
     pub(super) fn all(&self) -> u32 {
         u32::MAX >> (32 - self.count)
     }
 }
 
-/// Return the structures that are in use in the `struct meta_area` at `address`.
+/// Return those `struct meta`s in the `struct meta_area` at `address` that are in use.
 pub(super) fn metas(address: u64, bytes: &[u8]) -> impl Iterator<Item = Meta> + '_ {
     let count = (u32_at(bytes, 16) as usize).min(METAS_IN_AREA);
     let each = bytes.get(AREA_HEAD..).unwrap_or_default().chunks_exact(META).take(count).enumerate();

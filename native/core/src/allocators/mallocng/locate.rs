@@ -1,4 +1,4 @@
-//! Find mallocng's context by the secret that it shares with each page of metadata.
+//! Find mallocng's context by the secret that is stored in it and in each page of metadata.
 
 use crate::allocators::mallocng::layout::{metas, Meta, AREA, AREA_CHAIN, AREA_TAIL, CONTEXT};
 use gdbheap_access::bytes::{u32_at, u64_at};
@@ -6,8 +6,8 @@ use gdbheap_access::error::Result;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
 
-/// A `__malloc_context`. `groups`: how many groups of its first page of metadata were checked, `fit`: how many point
-/// back to their structures.
+/// A `__malloc_context` that was found. `groups`: the number of groups in its first page of metadata; `fit`: the number
+/// of these groups that point back to their `struct meta`.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundContext {
     pub address: u64,
@@ -15,8 +15,8 @@ pub struct FoundContext {
     pub fit: u64,
 }
 
-/// Find the contexts in `ranges` of static data. Adjacent ranges must be joined, because a context may lie across
-/// mappings.
+/// Find the contexts in `ranges` of static data. Adjacent ranges must be joined, because a context may cross from one
+/// mapping into the next.
 pub fn find_contexts(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) -> Result<Vec<FoundContext>> {
     let mut found = Vec::new();
     for range in ranges {
@@ -27,7 +27,7 @@ pub fn find_contexts(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]
     Ok(found)
 }
 
-/// Return whether a context that has been used may begin with these bytes.
+/// Return whether a used context may begin with these bytes. A context is used after the first allocation.
 fn is_likely(bytes: &[u8]) -> bool {
     let word = |offset: usize| u64_at(bytes, offset);
     u32_at(bytes, 8) == 1

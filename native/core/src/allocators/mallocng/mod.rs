@@ -1,4 +1,4 @@
-//! musl's mallocng: groups of equal slots, and the requested size of each block.
+//! musl's mallocng: groups of equal slots, the blocks in the slots, and the requested size of each block.
 
 pub(crate) mod groups;
 pub(crate) mod layout;

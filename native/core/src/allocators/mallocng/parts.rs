@@ -1,4 +1,4 @@
-//! The parts of a mallocng mapping, and its unused bytes.
+//! The parts of a mapping of mallocng, and the unused bytes in it.
 
 use crate::allocators::block_list::{Asked, BlockList};
 use crate::allocators::mallocng::groups::Mallocng;
@@ -8,7 +8,7 @@ use gdbheap_access::work::Watcher;
 
 type Neighbour = Option<(u64, u64, &'static str)>;
 
-/// Unused bytes of a mapping. The parts before and after them are `(address, size, what)`.
+/// A run of unused bytes of a mapping. `before` and `after` are the parts next to the run, as `(address, size, what)`.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotHole {
     pub start: u64,
@@ -29,7 +29,8 @@ impl Mallocng {
         Some(end)
     }
 
-    /// Show the parts of the group at index `next` and of the groups inside it, which follow it; move `next` past them.
+    /// Show the parts of the group with the index `next` and of the groups inside it, whose indices follow. Move `next`
+    /// past these groups.
     fn parts_of(&self, next: &mut usize, show: &mut impl FnMut(u64, u64, Part)) {
         let group = &self.groups[*next];
         *next += 1;
@@ -57,7 +58,8 @@ impl Mallocng {
         show_some(show, group.slot(index), group.end, Part::Header);
     }
 
-    /// List the blocks that pass the filter. Free blocks are slots with their headers; no block counts as cached.
+    /// List the blocks that pass the filter. A free block is a whole slot, including the header. No block counts as
+    /// cached.
     pub fn list_blocks(&self, asked: &Asked) -> BlockList {
         let meant = self.groups.iter().filter(|group| asked.takes(group.stride));
         if asked.used {
@@ -70,7 +72,7 @@ impl Mallocng {
         }))
     }
 
-    /// Return maximal runs of unused bytes of at least `minimum`.
+    /// Return maximal runs of at least `minimum` unused bytes.
     pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<SlotHole>> {
         let mut holes = Vec::new();
         for (place, _) in self.outermost() {
@@ -80,7 +82,7 @@ impl Mallocng {
         Ok(holes)
     }
 
-    /// Append the holes of the region at index `place` of the groups.
+    /// Append the holes of the region that begins with the group at index `place`.
     fn holes_of(&self, place: usize, minimum: u64, holes: &mut Vec<SlotHole>) {
         let (mut open, mut before): (Option<(u64, u64)>, Neighbour) = (None, None);
         let mut close = |open: Option<(u64, u64)>, before: Neighbour, after: Neighbour| {
@@ -100,8 +102,8 @@ impl Mallocng {
         close(open, before, None);
     }
 
-    /// Return the block that holds `address`: its start, the size of its slot, its state (used, free), its end, and for
-    /// a free slot the mask that it is in. None outside blocks.
+    /// Return the block that contains `address`: its start, the size of its slot, its state (used or free), its end,
+    /// and for a free block the mask in which its slot is marked. None if no block contains `address`.
     pub fn find(&self, address: u64) -> Option<(u64, u64, &'static str, u64, Option<&'static str>)> {
         let (group, index) = self.slot_at(address)?;
         let bit = 1u32 << index;
@@ -118,7 +120,7 @@ impl Mallocng {
         is_inside.then_some((start, group.stride, "used", end, None))
     }
 
-    /// Return the kind of an address that is in no block: `slack` of a slot, `free`, or a `header`; None outside all
+    /// Return the kind of an address that lies in no block: `slack` of a slot, `free`, or `header`. None outside all
     /// groups.
     pub fn own_part(&self, address: u64) -> Option<&'static str> {
         let (group, index) = match self.slot_at(address) {
@@ -135,7 +137,7 @@ fn show_some(show: &mut impl FnMut(u64, u64, Part), start: u64, end: u64, part: 
     }
 }
 
-/// Return mallocng's name for a part.
+/// Return mallocng's name for a kind of part.
 fn word(part: Part) -> &'static str {
     match part {
         Part::Header => "group header",

@@ -1,4 +1,4 @@
-//! Read all of one mallocng: its areas of metadata, their groups, and the headers in the slots.
+//! Read all of one mallocng: its areas of metadata, the groups, and the headers of the slots.
 
 use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
 use crate::allocators::mallocng::groups::{Group, Mallocng, Misfit, Span, Usage, NOBODY};
@@ -16,12 +16,13 @@ use gdbheap_access::work::{self, Control, Watcher};
 use std::sync::Mutex;
 
 const MAX_DAMAGE: usize = 1000;
-/// Groups that one worker walks at a time.
+/// The number of groups that one worker walks at a time.
 const GROUPS_IN_JOB: usize = 1024;
-/// The most slots of a group. While a thread makes or frees a group, the count of the group's class may be off by this.
+/// The largest number of slots of a group. While a thread makes or frees a group, the count of the group's class may be
+/// wrong by up to this number.
 const SLOTS: u64 = 32;
 
-/// Some groups that one worker walks, with indices [from, to). Their slots have numbers from `first` on.
+/// The groups with indices [from, to), which one worker walks. Their slots are numbered from `first` on.
 struct Job<'a> {
     from: usize,
     to: usize,
@@ -29,11 +30,11 @@ struct Job<'a> {
     spans: Mutex<Option<&'a mut [Span]>>,
 }
 
-/// What a worker found in the slots of its job's groups.
+/// The data that a worker found in the slots of the groups of its job.
 #[derive(Default)]
 struct Walked {
-    /// For each block too far from the bounds of its slot for a `Span`: the slot's number, and the bytes before and
-    /// after the block.
+    /// The blocks that are too far from the bounds of their slots for a `Span`. For each block: the number of its slot,
+    /// and the numbers of bytes before and after the block.
     large: Vec<(u64, u64, u64)>,
     damage: Vec<Damage>,
     misfits: Vec<Misfit>,
@@ -42,13 +43,13 @@ struct Walked {
 
 struct Walker<'a> {
     first: u64,
-    /// The place of each block in its slot.
+    /// The position of each block in its slot.
     spans: &'a mut [Span],
     found: Walked,
 }
 
-/// Read all memory of a mallocng. `context`: the address of its `__malloc_context`, as `find_contexts` found it. Fails
-/// if the context cannot be read, or if there are more slots than memory suffices for.
+/// Read all memory of a mallocng. `context`: the address of its `__malloc_context`, which `find_contexts` found. Fails
+/// if the context cannot be read, or if memory does not suffice for the number of slots.
 pub fn read_mallocng(watcher: &dyn Watcher, space: &Space, context: u64) -> Result<Mallocng> {
     let mut head = [0; CONTEXT];
     space.exact(context, &mut head)?;
@@ -63,7 +64,7 @@ pub fn read_mallocng(watcher: &dyn Watcher, space: &Space, context: u64) -> Resu
     Ok(found)
 }
 
-/// Return the `struct meta`s in use in all areas of metadata, which form a chain.
+/// Return those `struct meta`s that are in use, from all areas of metadata. The areas form a chain.
 fn read_areas(watcher: &dyn Watcher, space: &Space, head: &[u8], found: &mut Mallocng) -> Result<Vec<Meta>> {
     let (secret, mut at) = (u64_at(head, 0), u64_at(head, AREA_CHAIN));
     let (mut all, mut seen, mut window) = (Vec::new(), Addresses::default(), Window::new(space, u64::MAX));
@@ -99,7 +100,7 @@ fn read_areas(watcher: &dyn Watcher, space: &Space, head: &[u8], found: &mut Mal
     Ok(all)
 }
 
-/// Make a group from its `struct meta`, or return what is wrong with that structure.
+/// Make a group from its `struct meta`, or return what is wrong with the `struct meta`.
 fn group_of(meta: &Meta) -> std::result::Result<Group, Damage> {
     let damage = |what, expected: &str, found: u64| Err(Damage::new(meta.address, what, expected, hex(found)));
     let Some(stride) = meta.stride().filter(|_| meta.class != MAPPED_CLASS || meta.pages > 0 && meta.count == 1) else {
@@ -130,8 +131,8 @@ fn group_of(meta: &Meta) -> std::result::Result<Group, Damage> {
     }
 }
 
-/// Put the groups in order, each into the slot of another group if it lies in one. Return the class and the slot count
-/// of each group that `usage_by_class` counts.
+/// Put the groups in order of address. A group that lies in a slot of another group is put into that slot. Return the
+/// class and the number of slots of each group that `usage_by_class` counts.
 fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Vec<(u8, u32)> {
     metas.sort_unstable_by_key(|meta| (meta.mem, meta.address));
     let (mut inside, mut classes): (Vec<usize>, Vec<(u8, u32)>) = (Vec::new(), Vec::new());
@@ -157,7 +158,8 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
             Some(parent) => match found.groups[*parent].take_in(&group, meta) {
                 true => found.groups.push(Group { parent: *parent as u32, ..group }),
                 false => {
-                    // A nested group returns its slot, whose first word is cleared, before its structure is freed.
+                    // A nested group gives its slot back, and the first word of the slot is cleared, before the group's
+                    // structure is freed.
                     let leaving = meta.pages == 0 && space.word(group.start).ok() == Some(0);
                     found.misfits.push(misplaced(meta, !meta.freeable || leaving));
                     continue;
@@ -173,7 +175,7 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
             }
         }
         inside.push(place);
-        // Groups that the dynamic linker donated, and mappings of one block, are in no count.
+        // `usage_by_class` counts neither groups that the dynamic linker donated nor mappings with a single block.
         if meta.freeable && meta.class < CLASSES.len() as u8 {
             classes.push((meta.class, meta.count));
         }
@@ -181,9 +183,9 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
     classes
 }
 
-/// Return whether realloc has moved a mapping of one block so that the group's structure still has the old address or
-/// size (realloc does not hold the lock meanwhile). At the old address is nothing, or another group, whose own
-/// structure may not name it yet or any more.
+/// Return whether realloc has moved a mapping with a single block, so that the group's structure still has the old
+/// address or size (realloc does not hold the lock meanwhile). At the old address lies nothing, or another group, whose
+/// own structure may not name that group yet or may no longer name it.
 fn has_moved(space: &Space, areas: &[(u64, u64)], group: &Group, is_inside: bool, next: Option<&Meta>) -> bool {
     let names = |start: u64, meta: u64| space.word(start).ok() == Some(meta);
     let is_there = || names(group.start, group.meta);
@@ -194,8 +196,8 @@ fn has_moved(space: &Space, areas: &[(u64, u64)], group: &Group, is_inside: bool
         || next.is_some_and(|next| next.mem < group.end && (!is_there() || names(next.mem, next.address)))
 }
 
-/// Report a group at a place where no group can be. While a group is made, first its `freeable` and then the size of
-/// its mapping is still unset.
+/// Report a group at a place where no group can be. While a group is being made, first its `freeable` and then the size
+/// of its mapping is not set yet.
 fn misplaced(meta: &Meta, transient: bool) -> Misfit {
     let expected = "a mapping, or a used slot of a larger group";
     let damage = Damage::new(meta.address, "memory of a group", expected, hex(meta.mem));
@@ -203,8 +205,8 @@ fn misplaced(meta: &Meta, transient: bool) -> Misfit {
 }
 
 impl Group {
-    /// If `group` lies in one of this group's slots, mark the slot as nested, which means that it is not a block.
-    /// Return whether it does.
+    /// If `group` lies in one of the slots of this group, mark the slot as nested: it contains no block. Return whether
+    /// `group` lies in one of the slots.
     fn take_in(&mut self, group: &Group, meta: &Meta) -> bool {
         let Some(inside) = group.start.checked_sub(self.storage()) else { return false };
         let index = inside / self.stride;
@@ -220,7 +222,7 @@ impl Group {
 }
 
 impl Mallocng {
-    /// Compare the slots of each class with the context's counts.
+    /// Compare the number of slots in each class with the context's counts.
     fn count_usage(&mut self, head: &[u8], context: u64, groups: &[(u8, u32)]) {
         let mut walked = [0; CLASSES.len()];
         groups.iter().for_each(|(class, count)| walked[usize::from(*class)] += u64::from(*count));
@@ -308,7 +310,7 @@ impl Mallocng {
         jobs
     }
 
-    /// Walk the slots of the group at index `next` and of the groups in it, in address order.
+    /// Walk the slots of the group with the index `next` and of the groups in it, in address order.
     fn walk_group(&self, next: &mut usize, window: &mut Window<'_>, walker: &mut Walker<'_>) {
         let group = &self.groups[*next];
         *next += 1;
@@ -357,7 +359,7 @@ impl Walker<'_> {
                     None => self.found.large.push((number, skipped, reserved)),
                 }
             }
-            // A group that is being made: its structure does not name it yet.
+            // A group is being made in the slot: the group's structure does not name it yet.
             Content::Moving | Content::Group => self.found.moving += 1,
             Content::Broken => report("header of a slot in use", "its number and its place", "something else"),
             Content::Absent => report("header of a slot in use", READABLE, ABSENT),

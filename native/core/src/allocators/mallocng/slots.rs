@@ -4,33 +4,33 @@ use crate::allocators::mallocng::layout::{IN_BAND, UNIT};
 use gdbheap_access::bytes::{u32_at, u64_at};
 use gdbheap_access::memory::window::Window;
 
-/// The third byte before a slot, if the block does not begin at the slot's start.
+/// The value of the third byte before a slot which says that the block does not begin at the slot's start.
 const CYCLED: u8 = 7 << 5;
 /// The value that `free` writes to the third byte before a block.
 const FREED: u8 = 255;
 const NESTED: u8 = 6;
-/// The value of `reserved` which says that the number of bytes after the requested ones is in the slot's last four
-/// bytes.
+/// The value of `reserved` which says that the slot's last four bytes contain the number of bytes after the requested
+/// ones.
 const COUNTED_BEHIND: u8 = 5;
 const HEADER: u64 = 8;
-/// `offset` has 16 bits. If a block begins this many units or more into its slot, as with a large alignment, the upper
-/// bits of its offset are lost.
+/// The number of values of `offset`, which has 16 bits. If a block begins this many units or more into its slot, as
+/// with a large alignment, the upper bits of its offset are lost.
 const OFFSETS: u64 = 1 << 16;
-/// The most values of these upper bits that are tried: enough for an alignment of 4 GiB.
+/// The largest number of values that are tried for these upper bits: enough for an alignment of 4 GiB.
 const MOST_LOST: usize = 4 << 10;
 const SMALL: u64 = 4 << 10;
 
 /// The content of a slot in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// The block begins `skipped` bytes into the slot, and ends `reserved` bytes before the slot does. `intact`:
-    /// whether the byte after it is unchanged.
+    /// The slot contains a block. The block begins `skipped` bytes into the slot, and ends `reserved` bytes before the
+    /// end of the slot. `intact`: whether the byte after the block is unchanged.
     Block {
         skipped: u64,
         reserved: u64,
         intact: bool,
     },
-    /// Another group lies in the slot.
+    /// The slot contains another group.
     Group,
     /// The slot was taken but not written yet, or is being freed.
     Moving,
@@ -39,7 +39,8 @@ pub(super) enum Content {
     Absent,
 }
 
-/// A slot: the address of its group's first slot, its index, its start, and the end of its usable bytes.
+/// A slot. `storage`: the address of the first slot of its group; `index`: its index in the group; `start`: its start;
+/// `end`: the end of its usable bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
     pub(super) storage: u64,
@@ -49,13 +50,13 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Read the content of the slot.
+    /// Read the header of the slot and return the content of the slot.
     pub(super) fn read(&self, window: &mut Window<'_>) -> Content {
-        // Small slots are read as a whole, because the places that are read in them go back and forth.
+        // Small slots are read as a whole, because the places that have to be read in them are not in order.
         if self.end - self.start <= SMALL {
             let _ = window.bytes(self.start - HEADER, (self.end - self.start + HEADER) as usize);
         }
-        // Before the first slot are the end of the group's header and the slot's own header.
+        // The bytes before the first slot are the end of the group's header and the slot's own header.
         let mut head = [0; HEADER as usize];
         match window.bytes(self.start - HEADER, HEADER as usize) {
             Ok(bytes) => head.copy_from_slice(bytes),
@@ -67,7 +68,7 @@ impl Slot {
         self.block_at(self.start, &head, window)
     }
 
-    /// Read a block that begins `units` units into the slot, or further if upper bits of the offset were lost.
+    /// Read the block that begins `units` units into the slot, or further inside if upper bits of the offset were lost.
     fn read_further(&self, units: u64, window: &mut Window<'_>) -> Content {
         let mut found = Content::Broken;
         let starts = (self.start + units * UNIT..self.end).step_by((OFFSETS * UNIT) as usize);
@@ -86,7 +87,7 @@ impl Slot {
         found
     }
 
-    /// Parse the eight bytes before `start` as the header of a block there.
+    /// Parse the eight bytes before `start` as the header of a block that begins at `start`.
     fn block_at(&self, start: u64, head: &[u8; 8], window: &mut Window<'_>) -> Content {
         let (index, reserved, offset) =
             (u32::from(head[5] & 31), head[5] >> 5, u64::from(head[6]) | u64::from(head[7]) << 8);
@@ -120,7 +121,8 @@ impl Slot {
         }
     }
 
-    /// Return the content of a slot with a block. The byte after a block must be zero, as `free` and `realloc` demand.
+    /// Return the content of a slot whose block begins at `start`. The byte after a block must be zero, because `free`
+    /// and `realloc` check that.
     fn ends(&self, start: u64, reserved: u64, window: &mut Window<'_>) -> Content {
         let behind = window.bytes(self.end - reserved, 1).map(|bytes| bytes[0]);
         let intact = reserved == 0 || behind.is_ok_and(|byte| byte == 0);

@@ -12,20 +12,21 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Watcher};
 use std::collections::BTreeMap;
 
-/// Pages that one worker reads at a time.
+/// The number of pages that one worker reads at a time.
 const PAGES_IN_JOB: usize = 64;
-/// How many rows of a map are checked against a form: many, because most pages may be full and show nothing.
+/// The number of rows of a map that are checked against a form. It is large because most pages may be full, and full
+/// pages show nothing.
 const ROWS_ASKED: usize = 1024;
-/// How many submaps, of 512 MiB of addresses each, are read to check a form.
+/// The number of submaps that are read to check a form. A submap covers 512 MiB of addresses.
 const SUBMAPS_ASKED: usize = 16;
 
 type Used = (Vec<u64>, Option<Miscounted>);
 
-/// The address of a misplaced `mi_page_t`, and what is wrong there.
+/// The address of a misplaced `mi_page_t`, and the damage there.
 type Misplaced = (u64, Damage);
 
-/// Return the pages to which a map points, as `mapped_pages` does. If the map has leftovers, return only pages whose
-/// `mi_page_t` lies at the start of their first slice, and of each only this slice.
+/// Return the pages to which a map points, as `mapped_pages` does. If the map has leftovers, return only those pages
+/// whose `mi_page_t` lies at the start of their first slice, and for each page only this slice.
 fn rows_of(
     watcher: &dyn Watcher,
     space: &Space,
@@ -41,8 +42,8 @@ fn rows_of(
     Ok(own.map(|(at, first, _)| (at, first, first + SLICE)).collect())
 }
 
-/// Read the pages in `rows` of a map. Return the pages with their origins, and the damage of those that could not be
-/// read or do not fit.
+/// Read the pages in `rows` of a map. Return the pages with their origins, and the damage of the rows whose page cannot
+/// be read or does not fit.
 fn placed_pages(
     space: &Space,
     form: &MimallocForm,
@@ -73,9 +74,9 @@ fn placed_pages(
     (found, damage)
 }
 
-/// Return a sample of the pages of a map, without pages whose arena contradicts the form or says that their slices are
-/// free. Also return how many of the sampled entries point to readable memory and stand for slices that exist, whether
-/// or not the form finds a page there.
+/// Return a sample of the pages of a map. Pages whose arena contradicts the form, or says that the slices of the page
+/// are free, are left out. Also return the number of sampled entries that point to readable memory and stand for slices
+/// that exist, whether or not the form finds a page there.
 pub(super) fn some_pages(
     watcher: &dyn Watcher,
     space: &Space,
@@ -100,7 +101,7 @@ pub(super) fn some_pages(
     let entries = rows.iter().filter(is_there).count();
     let pages = placed_pages(space, form, rows).0.into_iter();
     let pages: Vec<Page> = pages.filter(|(page, origin)| fits(page, origin)).map(|(page, _)| page).collect();
-    // Leftover entries point to whatever came after their pages, and do not count against a form.
+    // Leftover entries point to whatever was written after their pages were freed. They do not count against a form.
     let entries = if head.leftovers { pages.len() } else { entries };
     Ok((pages, entries as u64))
 }
@@ -142,7 +143,7 @@ pub(super) fn read_areas(
     damage.extend(lasting(space, misplaced, head.leftovers.then_some(areas.as_slice())));
     let mut areas: Vec<Area> = areas.into_iter().map(|(arena, pages)| Area::of(arena, pages, head.leftovers)).collect();
     areas.sort_by_key(|area| area.start);
-    // Pages that reach into the next area are cut off and not read.
+    // Pages that reach into the next area are not read, because they are cut off at its start.
     let limits: Vec<u64> = areas.iter().skip(1).map(|area| area.start).chain([u64::MAX]).collect();
     let pages = areas.iter().zip(limits).flat_map(|(area, limit)| area.pages.iter().map(move |page| (*page, limit)));
     let pages: Vec<(Page, bool)> = pages.map(|(page, limit)| (page, page.end <= limit)).collect();
@@ -156,8 +157,8 @@ pub(super) fn read_areas(
     Ok(reads)
 }
 
-/// Return the damage of those misplaced entries that are not leftovers. `areas` is given for a map with leftovers. In
-/// such a map, entries in other pages, in free slices or in unmapped memory are leftovers.
+/// Return the damage of those misplaced entries that are not leftovers. `areas` is only given for a map with leftovers.
+/// In such a map, entries in other pages, in free slices or in unmapped memory are leftovers.
 fn lasting(space: &Space, misplaced: Vec<Misplaced>, areas: Option<&[(Option<Arena>, Vec<Page>)]>) -> Vec<Damage> {
     let Some(areas) = areas else { return misplaced.into_iter().map(|(_, damage)| damage).collect() };
     let mut spans: Vec<(u64, u64)> =
@@ -178,8 +179,8 @@ fn lasting(space: &Space, misplaced: Vec<Misplaced>, areas: Option<&[(Option<Are
     misplaced.into_iter().filter(|(at, _)| !is_leftover(*at)).map(|(_, damage)| damage).collect()
 }
 
-/// Return the used blocks of each page, in the order of `pages`; none for a page whose own fields are wrong or whose
-/// bool (wanted) is false.
+/// Return the used blocks of each page, in the order of `pages`. No blocks are returned for a page whose own fields are
+/// wrong, and for a page whose bool (wanted) is false.
 fn read_pages(watcher: &dyn Watcher, space: &Space, pages: &[(Page, bool)]) -> Result<Vec<Used>> {
     let jobs: Vec<(usize, &[(Page, bool)])> = pages.chunks(PAGES_IN_JOB).enumerate().collect();
     type Parts = (Vec<(usize, Vec<Used>)>, Vec<u8>);
@@ -198,7 +199,7 @@ fn read_pages(watcher: &dyn Watcher, space: &Space, pages: &[(Page, bool)]) -> R
 }
 
 /// Return whether a page of a map with leftovers is itself a leftover: it has no used block, or the map points to
-/// another page from slices that contain its blocks. `next` is the page that begins after this one.
+/// another page from slices that contain its blocks. `next` is the page that begins after `page`.
 fn is_leftover(page: &Page, next: &Page) -> bool {
     let blocks_end = page.blocks.saturating_add(page.reserved.saturating_mul(page.size));
     next.start < page.end && (page.counted == 0 || next.counted > 0 && next.start < blocks_end)
@@ -209,14 +210,15 @@ struct Area {
     arena: Option<Arena>,
     start: u64,
     end: u64,
-    /// The pages, ascending; none begins inside another.
+    /// The pages by ascending address. No page begins inside another one.
     pages: Vec<Page>,
     damage: Vec<Damage>,
 }
 
 impl Area {
-    /// Make an area. Pages ascend; a page that begins inside another is dropped, and is damage unless there are
-    /// `leftovers`. Dropped pages are not read: there may be any number of them, each of any size.
+    /// Make an area from its pages, which ascend. A page that begins inside another page is dropped, and counts as
+    /// damage unless the map has `leftovers`. Dropped pages are not read, because there may be any number of them, each
+    /// of any size.
     fn of(arena: Option<Arena>, pages: Vec<Page>, leftovers: bool) -> Area {
         let (start, end) = match (&arena, pages.first()) {
             (Some(arena), _) => (arena.start, arena.end),
@@ -241,7 +243,7 @@ impl Area {
         Area { arena, start, end, pages: kept, damage }
     }
 
-    /// Read the area. `used` yields the used blocks of each of its pages.
+    /// Read the area. `used` yields the used blocks of each page of the area.
     fn read(self, root: u32, used: &mut impl Iterator<Item = Used>) -> Read {
         let mut read = Read::new(self.start, self.end, 0, root);
         read.damage = self.damage;
@@ -261,7 +263,7 @@ impl Area {
     }
 }
 
-/// Add what lies between pages in [start, end), joining neighbours of the same kind.
+/// Add the slices between pages in [start, end) to `read`. Neighbours of the same kind are joined.
 fn add_slices(read: &mut Read, arena: Option<&Arena>, start: u64, end: u64) {
     let Some(arena) = arena else { return };
     let mut last = None;

@@ -1,4 +1,4 @@
-//! Offsets of the fields of mimalloc's structures, in the forms that they have had: `FORMS`.
+//! Offsets of the fields of mimalloc's structures, for each form that these structures have had: `FORMS`.
 //!
 //! Up to 2.x memory is cut into segments, aligned to 32 MiB. A segment begins with `mi_segment_t`: `used, cookie`, then
 //! `segment_slices, segment_info_slices, u32 kind, slice_entries, thread_id, slices[]` one after the other. A slice is
@@ -16,7 +16,8 @@ use gdbheap_access::bytes::{half_at, word_at};
 
 pub(crate) const ALIGNMENT: u64 = 32 << 20;
 pub(crate) const SLICE: u64 = 64 << 10;
-/// The entries of a segment's table, one for each slice. A larger segment does not have more.
+/// The number of entries of a segment's table. Each slice has one entry, but even a larger segment does not have more
+/// entries than this.
 pub(crate) const ENTRIES: u64 = 512;
 pub(crate) const LARGEST_HEAD: usize = 288;
 pub(crate) const MAX_SEGMENT_SLICES: u64 = 1 << 26;
@@ -27,14 +28,16 @@ const HUGE_BLOCK: u64 = 1 << 31;
 pub(crate) struct Head {
     pub(crate) used: usize,
     pub(crate) cookie: usize,
-    /// `segment_slices`, then `segment_info_slices`, `kind`, `slice_entries`, `thread_id`, and `slices`.
+    /// The offset of `segment_slices`, after which `segment_info_slices`, `kind`, `slice_entries`, `thread_id` and
+    /// `slices` follow.
     pub(crate) counts: usize,
     pub(crate) table: u64,
 }
 
-/// Offsets of the fields of `mi_arena_t`: `slice_count` with `info_slices` after it; `slices_free`, with
-/// `slices_committed` and `slices_dirty` after it. `leftovers`: whether the map may still point to freed pages, as it
-/// does in 3.0.1 (`_mi_page_map_unregister` registers them again).
+/// Offsets of the fields of `mi_arena_t`. `slices`: the offset of `slice_count`, after which `info_slices` follows.
+/// `bitmaps`: the offset of `slices_free`, after which `slices_committed` and `slices_dirty` follow. `leftovers`:
+/// whether the map may still point to freed pages, as it does in 3.0.1 (`_mi_page_map_unregister` registers them
+/// again).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArenaHead {
     pub(crate) slices: usize,
@@ -42,50 +45,53 @@ pub(crate) struct ArenaHead {
     pub(crate) leftovers: bool,
 }
 
-/// The rule for where a page's blocks begin.
+/// The rule for the offset at which the blocks of a page begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// Three blocks into the page for block sizes up to 64 bytes, one block into it for sizes up to 512, so that the
-    /// blocks of different pages fall on different cache lines.
+    /// The blocks begin after the space of three blocks for block sizes up to 64 bytes, and of one block for sizes up
+    /// to 512, so that the blocks of different pages fall on different cache lines.
     Blocks,
-    /// At this offset for blocks of 8 to 1024 bytes.
+    /// The blocks begin at this offset, if they have 8 to 1024 bytes.
     Fixed(u64),
-    /// At the address in this field.
+    /// The blocks begin at the address that the field at this offset contains.
     Stored(usize),
-    /// At as many words after the `mi_page_t` as this field says.
+    /// The blocks begin after the `mi_page_t`. The field at this offset contains the distance in words.
     Words(usize),
 }
 
 /// Offsets of the fields of `mi_page_t`. A pair is an offset and a size in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields {
-    /// The size of the structure.
+    /// The size of the structure in bytes.
     pub(crate) bytes: usize,
     capacity: usize,
     reserved: usize,
     used: (usize, usize),
     size: (usize, usize),
     start: Start,
-    /// `free`, `local_free`, and `xthread_free`, which has two flags in its low bits.
+    /// The offsets of the heads of the three lists: `free`, `local_free`, and `xthread_free`, which has two flags in
+    /// its low bits.
     lists: [usize; 3],
-    /// The heap's address, or the thread's id; zero if that thread has ended.
+    /// The offset of the owner: the address of the heap, or the id of the thread. The owner is zero if that thread has
+    /// ended.
     owner: usize,
-    /// The offset of the tag of the page's heap, and the bit at which the tag begins.
+    /// The offset of the field with the tag of the page's heap, and the number of the bit in it at which the tag
+    /// begins.
     tag: Option<(usize, u8)>,
-    /// The two keys with which list links, or the words after blocks, are encoded.
+    /// The offset of the two keys with which list links, or the words after blocks, are encoded.
     keys: Option<usize>,
-    /// `mi_memid_t`, if pages are not parts of segments.
+    /// The offset of `mi_memid_t`, for pages that are not parts of segments.
     pub(crate) memid: usize,
 }
 
-/// How memory is cut into pages.
+/// The way in which memory is cut into pages: from segments, or with a map of pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Family {
     Segments(Head),
     Map(ArenaHead),
 }
 
-/// One form of the structures.
+/// One form of mimalloc's structures, which some releases share.
 #[derive(Clone, Copy, Debug)]
 pub struct MimallocForm {
     pub name: &'static str,
@@ -121,7 +127,7 @@ const OLD: Fields = Fields {
     keys: None,
     memid: 0,
 };
-/// Builds without the interpreter's lock (GIL): a list of pages to be freed later follows the rest.
+/// The fields in builds of CPython without the GIL: a list of pages to be freed later follows the other fields.
 const FREE_THREADED: Fields = Fields { bytes: 96, tag: Some((8, 3)), ..OLD };
 const NEW: Fields = Fields {
     bytes: 96,
@@ -148,12 +154,13 @@ const MAPPED: Fields = Fields {
 };
 const WORDS: Fields = Fields { bytes: 112, start: Start::Words(48), memid: 88, ..MAPPED };
 const FIRST_ARENA: ArenaHead = ArenaHead { slices: 32, bitmaps: 64, leftovers: true };
-/// Since 3.1 the program may supply a function that commits memory; the fields for that precede the bitmaps.
+/// The arena since 3.1: the program may supply a function that commits memory, and the fields for this function precede
+/// the bitmaps.
 const COMMITTED_ARENA: ArenaHead = ArenaHead { slices: 32, bitmaps: 80, leftovers: false };
 const SECOND_ARENA: ArenaHead = ArenaHead { slices: 40, bitmaps: 88, leftovers: false };
 const ARENA: ArenaHead = ArenaHead { slices: 40, bitmaps: 104, leftovers: false };
 
-/// Insert two keys at offset `at`, which moves the fields after it.
+/// Insert two keys at offset `at`. The fields after `at` move by the size of the keys.
 const fn keyed(fields: Fields, at: usize) -> Fields {
     let xthread = if fields.lists[2] >= at { fields.lists[2] + 16 } else { fields.lists[2] };
     Fields {
@@ -194,8 +201,8 @@ const fn plain(name: &'static str, form: MimallocForm) -> MimallocForm {
 
 const SECURE_20: Fields = keyed(started(Start::Fixed(384)), 40);
 
-/// All forms. Forms that fit the same segments are distinguished by their pages' lists; if several fit everything, the
-/// first one is taken.
+/// All known forms. Forms that fit the same segments are distinguished by the lists of the pages. If several forms fit
+/// everything, the first of these is taken.
 pub const FORMS: [MimallocForm; 23] = [
     MimallocForm { tagged: true, only_pythons: true, ..of_segments("3.13t", EARLY, FREE_THREADED, OLD_DELAYED) },
     of_segments("2.1.0", EARLY, OLD, OLD_DELAYED),
@@ -228,7 +235,7 @@ pub fn form_named(name: &str) -> Option<&'static MimallocForm> {
 }
 
 impl MimallocForm {
-    /// Return the offsets in a segment's header; None for forms without segments.
+    /// Return the offsets of the fields in a segment's header; None for forms without segments.
     pub(crate) fn head(&self) -> Option<&Head> {
         match &self.family {
             Family::Segments(head) => Some(head),
@@ -236,12 +243,12 @@ impl MimallocForm {
         }
     }
 
-    /// Return whether a map points to the pages.
+    /// Return whether memory of this form has a map that points to the pages.
     pub fn has_map(&self) -> bool {
         matches!(self.family, Family::Map(_))
     }
 
-    /// Return whether pages have keys, as in secure and padded builds.
+    /// Return whether the pages have keys, as in secure and padded builds.
     pub(crate) fn has_keys(&self) -> bool {
         self.fields.keys.is_some()
     }
@@ -251,13 +258,13 @@ impl MimallocForm {
         self.fields.bytes as u64
     }
 
-    /// Return the offset of a segment's cookie; zero for forms without segments.
+    /// Return the offset of the cookie in a segment; zero for forms without segments.
     pub fn cookie(&self) -> u64 {
         self.head().map_or(0, |head| head.cookie as u64)
     }
 
-    /// Parse the page whose `mi_page_t`, at `entry`, has these bytes; its slices are [start, end). A span without a
-    /// page has the size 0. None if the bytes end too early.
+    /// Parse the page with the slices [start, end) from `bytes`, the bytes of its `mi_page_t` at `entry`. A span
+    /// without a page has the size 0. None if the bytes end too early.
     pub(crate) fn page(&self, bytes: &[u8], start: u64, end: u64, entry: u64) -> Option<Page> {
         let fields = &self.fields;
         let half = |at: usize| half_at(bytes, at).map(|half| u64::from(half & 0xffff));
@@ -289,7 +296,7 @@ impl MimallocForm {
                 word_at(bytes, fields.lists[2])? & !3,
             ],
             tag: self.tag(bytes)?,
-            // The three low bits of a thread's number are flags.
+            // The three low bits of the thread's number are flags.
             heap: if self.has_map() { owner & !7 } else { owner },
             entry,
             keys,
@@ -309,7 +316,7 @@ impl MimallocForm {
 }
 
 impl Start {
-    /// Return how many bytes into a page its blocks of `size` bytes begin, if a rule says so; else 0.
+    /// Return the offset in a page at which its blocks of `size` bytes begin, if a rule gives it; else 0.
     fn before(self, size: u64) -> u64 {
         match self {
             Start::Blocks if size <= 64 => 3 * size,

@@ -10,7 +10,7 @@ use gdbheap_access::work::Watcher;
 
 const MAX_INFO_SLICES: u64 = 8;
 
-/// The fields of a segment's header that all builds have.
+/// The fields that a segment's header has in all builds.
 struct Header {
     slices: u64,
     entries: u64,
@@ -30,7 +30,7 @@ impl Header {
         let fits = kind <= 1
             && (1..=MAX_INFO_SLICES).contains(&info)
             && (info + 1..=MAX_SEGMENT_SLICES).contains(&slices)
-            // Secure builds keep the last slice as a guard.
+            // Secure builds use the last slice as a guard.
             && (entries == slices.min(ENTRIES) || entries.checked_add(1) == Some(slices))
             && (kind == 1 || slices == ENTRIES)
             && u64::from(u32_at(&bytes, head.table as usize)) == info
@@ -45,7 +45,7 @@ impl Header {
         })
     }
 
-    /// Return whether the spans of the slices follow each other up to the end of the segment.
+    /// Return whether the spans of slices follow each other without gaps up to the end of the segment.
     fn tiles(&self, space: &Space, address: u64, entry: u64) -> bool {
         let (mut index, entries) = (self.info, self.entries);
         while index < entries {
@@ -59,19 +59,21 @@ impl Header {
     }
 }
 
-/// Memory that looks like a segment.
+/// A range of memory that looks like a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundSegment {
     pub address: u64,
-    /// Its cookie XORed with its address: the same in all segments of a process.
+    /// The segment's cookie XORed with its address: all segments of a process have the same value.
     pub cookie: u64,
-    /// The number of used pages. A segment that was freed keeps its header for a while, with 0 here.
+    /// The number of used pages. A segment that was freed keeps its header for a while, with 0 used pages.
     pub used: u64,
-    /// Whether its spans tile it, with entries of the form's size.
+    /// Whether the segment's spans follow each other without gaps, if the entries of its table have the size of this
+    /// form.
     pub tiles: bool,
 }
 
-/// Find what looks like a segment's header at multiples of 32 MiB in `ranges`; nothing for a form without segments.
+/// Find headers that look like those of segments, at multiples of 32 MiB in `ranges`. Nothing is found for a form
+/// without segments.
 pub fn find_segments(
     watcher: &dyn Watcher,
     space: &Space,

@@ -1,8 +1,8 @@
 //! mimalloc 3: the map from each slice to its page, and the arenas from which pages are cut.
 //!
-//! `_mi_page_map` has a word for each 512 MiB of addresses. It points to a submap with a word for each slice there: the
-//! address of the slice's `mi_page_t`. The submap of address zero directly follows the map, so the map's first word
-//! tells how long the map is.
+//! `_mi_page_map` has a word for each 512 MiB of addresses. The word points to a submap, which has a word for each
+//! slice of these addresses: the address of the slice's `mi_page_t`. The submap for address zero directly follows the
+//! map, so the map's first word tells the length of the map.
 
 use crate::allocators::mimalloc::layout::{ArenaHead, MimallocForm, SLICE};
 use crate::allocators::spread::spread;
@@ -13,16 +13,16 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
 use std::collections::BTreeMap;
 
-/// Slices of a submap.
+/// The number of slices that a submap covers.
 const SUBMAP: u64 = 1 << 13;
-/// Base-2 logarithms of the map's size in bytes, for addresses of 40 to 52 bits.
+/// Possible sizes of a map, as base-2 logarithms of its bytes, for addresses of 40 to 52 bits.
 const MAP_BITS: std::ops::RangeInclusive<u32> = 11..=23;
-/// Bytes that are read at a time.
+/// The number of bytes that are read at a time.
 const PIECE: usize = 256 << 10;
-/// The most chunks of a bitmap, of 512 bits each.
+/// The largest number of chunks of a bitmap. A chunk has 512 bits.
 const MAX_CHUNKS: u64 = 512;
 const MAX_SLICES: u64 = MAX_CHUNKS * 512;
-/// The size of `mi_memid_t`.
+/// The size of `mi_memid_t` in bytes.
 const MEMID_BYTES: usize = 24;
 
 /// A word of static data that may be `_mi_page_map`, and the address to which it points.
@@ -30,11 +30,11 @@ const MEMID_BYTES: usize = 24;
 pub struct FoundMap {
     pub address: u64,
     pub map: u64,
-    /// The number of words of the map.
+    /// The number of words in the map.
     pub count: u64,
 }
 
-/// Find the words in `ranges` that point to what looks like a map.
+/// Find the words in `ranges` that point to something that looks like a map of pages.
 pub fn find_page_maps(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) -> Result<Vec<FoundMap>> {
     let mut found: Vec<FoundMap> = Vec::new();
     let mut scratch = vec![0; PIECE];
@@ -51,7 +51,7 @@ pub fn find_page_maps(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)
     Ok(found)
 }
 
-/// Return how many words the map at `map` has, by its first word.
+/// Return how many words the map at `map` has, derived from the map's first word.
 fn map_words(space: &Space, map: u64) -> Option<u64> {
     if map == 0 || space.page().down(map) != map || space.next_backed(map) != Some(map) {
         return None;
@@ -85,8 +85,8 @@ pub fn map_tables(space: &Space, map: u64) -> Vec<(u64, u64)> {
     found
 }
 
-/// Return the pages to which a map points: the address of each `mi_page_t`, the start of its first slice, and the end
-/// of the last slice that the map has. `most`: read only a sample of this many submaps.
+/// Return the pages to which a map points. For each page: the address of its `mi_page_t`, the start of its first slice,
+/// and the end of the last slice for which the map points to it. `most`: read only a sample of this many submaps.
 pub(crate) fn mapped_pages(
     watcher: &dyn Watcher,
     space: &Space,
@@ -111,17 +111,18 @@ pub(crate) fn mapped_pages(
     Ok(found.into_iter().map(|(page, (first, end))| (page, first, end)).collect())
 }
 
-/// The origin of a page's memory.
+/// The memory from which a page comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Slices of the arena at this address.
+    /// The page consists of the slices [start, end) of the arena at this address.
     Arena { arena: u64, start: u64, end: u64 },
-    /// Memory outside arenas.
+    /// The page consists of memory outside arenas.
     Own { start: u64, end: u64 },
 }
 
-/// Return a page's origin by its `mi_memid_t`: an arena with the first slice's number and the count of slices, or the
-/// address and size of memory from the kernel. None if it contradicts the slices that the map has.
+/// Return the origin of a page, which its `mi_memid_t` describes: an arena, with the number of the first slice and the
+/// count of slices; or memory from the kernel, with its address and size. None if that contradicts the slices for which
+/// the map points to the page.
 pub(crate) fn origin(bytes: &[u8], form: &MimallocForm, first: u64, last: u64) -> Option<Origin> {
     let memid = bytes.get(form.fields.memid..)?.get(..MEMID_BYTES)?;
     let (place, index, count) = (u64_at(memid, 0), u64::from(half_at(memid, 8)?), u64::from(half_at(memid, 12)?));
@@ -134,17 +135,17 @@ pub(crate) fn origin(bytes: &[u8], form: &MimallocForm, first: u64, last: u64) -
     (place <= first && last <= end.checked_next_multiple_of(SLICE)?).then_some(Origin::Own { start: place, end })
 }
 
-/// An arena, with bits for slices that are free and for slices that were used.
+/// An arena, with a bit for each slice that is free, and a bit for each slice that was ever used.
 pub(crate) struct Arena {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// The number of slices of the arena's own data.
+    /// The number of slices that contain the arena's own data.
     pub(crate) info: u64,
     free: Vec<u64>,
     dirty: Vec<u64>,
 }
 
-/// The state of a slice without a page.
+/// The state of a slice that belongs to no page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slice {
     Own,
@@ -153,13 +154,14 @@ pub(crate) enum Slice {
 }
 
 impl Arena {
-    /// Read the arena at `address`. None if its numbers do not fit, or if the bitmaps are not where they must be.
+    /// Read the arena at `address`. None if its numbers do not fit each other, or if the bitmaps are not where they
+    /// must be.
     pub(crate) fn read(space: &Space, address: u64, head: &ArenaHead) -> Option<Arena> {
         let mut bytes = vec![0; head.bitmaps + 32];
         space.exact(address, &mut bytes).ok()?;
         let (count, info) = (word_at(&bytes, head.slices)?, word_at(&bytes, head.slices + 8)?);
         let end = address.checked_add(count.checked_mul(SLICE)?)?;
-        // Guards of secure builds cannot be read, nor memory that was not committed yet.
+        // The guard pages of secure builds cannot be read. Memory that was not committed yet cannot be read either.
         if count > MAX_SLICES || info == 0 || info >= count {
             return None;
         }
@@ -178,7 +180,8 @@ impl Arena {
     }
 }
 
-/// Return the bits of the bitmap that ends where the next one begins: `{u64 chunk_count; …; chunks of 64 bytes}`.
+/// Return the bits of the bitmap at `start`, which ends where the next one begins: `{u64 chunk_count; …; chunks of 64
+/// bytes}`.
 fn bitmap(space: &Space, (start, next): (u64, u64), slices: u64, arena: (u64, u64)) -> Option<Vec<u64>> {
     let size = 64 * space.word(start).ok().filter(|chunks| *chunks <= MAX_CHUNKS)?;
     let fits = arena.0 < start && next < arena.1 && start + size < next && size * 8 >= slices;

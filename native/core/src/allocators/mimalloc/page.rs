@@ -9,58 +9,59 @@ use crate::bits;
 use gdbheap_access::bytes::{u64_at, word_at};
 use gdbheap_access::memory::space::Space;
 
-/// If blocks are at most this large, a list is followed in a copy of the page.
+/// The largest size in bytes of blocks whose lists are followed in a copy of the page.
 const MAX_BULK: u64 = 1024;
-/// Bytes after the requested ones in a block that records the requested size.
+/// The number of bytes that a block has after the requested ones, if it records the requested size.
 const PADDING: u64 = 8;
 
-/// A page: blocks of one size in a span of slices.
+/// A page of mimalloc: blocks of one size in a span of slices.
 #[derive(Clone, Copy)]
 pub(crate) struct Page {
-    /// The start of the first slice and the end of the last one.
+    /// The start of the page's first slice, and the end of its last slice.
     pub(super) start: u64,
     pub(super) end: u64,
     /// The address of the first block.
     pub(crate) blocks: u64,
     pub(crate) size: u64,
-    /// The number of blocks that were handed out at least once, and the number that fit.
+    /// The number of blocks that were handed out at least once, and the number of blocks for which the page has space.
     pub(crate) capacity: u64,
     pub(crate) reserved: u64,
-    /// The number of used blocks that the page states.
+    /// The number of used blocks according to the page's own count.
     pub(super) counted: u64,
-    /// The heads of the three lists.
+    /// The heads of the page's three lists of free blocks.
     pub(super) lists: [u64; 3],
-    /// The kind of the thread's heap that owns the page: 0 PyMem, 1 objects, 2 objects of the garbage collector, 3
-    /// objects of the collector with a pre-header.
+    /// The tag of the thread's heap that owns the page: 0 for PyMem, 1 for objects, 2 for objects of the garbage
+    /// collector, 3 for objects of the collector with a pre-header.
     pub(crate) tag: u8,
     pub(super) heap: u64,
     pub(super) entry: u64,
     /// The keys with which list links, and the words after blocks, are encoded.
     pub(super) keys: [u64; 2],
     pub(super) encoded: bool,
-    /// The index of its mimalloc among several.
+    /// The index of the mimalloc that owns the page, among several.
     pub(super) root: u32,
     /// The number of the page's first block among all blocks: a multiple of 64.
     pub(crate) first: u64,
 }
 
-/// A count of a page that contradicts its lists.
+/// A page's count of used blocks that contradicts the page's lists.
 #[derive(Clone, Debug)]
 pub struct Miscounted {
     pub damage: Damage,
     /// Whether the count is off by one block.
     pub by_one: bool,
-    /// Whether a thread inside mimalloc may leave a page in this state for a moment. Either the count differs, for
-    /// example by a list that the thread has taken, or has put back but not counted yet. Or a list runs into the first
-    /// block of another list, because the two are being joined (`_mi_page_free_collect`). Or a list runs into blocks
-    /// that were never handed out, just before the capacity includes them (`mi_page_extend_free`).
+    /// Whether a thread inside mimalloc may leave a page in this state for a moment. There are three such states. The
+    /// count may differ, for example because the thread has taken a list, or has put it back but not counted its blocks
+    /// yet. A list may run into the first block of another list, because the two are being joined
+    /// (`_mi_page_free_collect`). A list may run into blocks that were never handed out, just before the capacity
+    /// includes them (`mi_page_extend_free`).
     pub passing: bool,
 }
 
 pub(crate) const LISTS: [&str; 3] = ["free", "local_free", "xthread_free"];
 
 impl Page {
-    /// Return what is wrong with the page's own fields, if anything.
+    /// Return the damage in the page's own fields, if there is any.
     pub(super) fn fault(&self) -> Option<Damage> {
         let damage =
             |what, expected: String, found: u64| Some(Damage::new(self.entry, what, expected, found.to_string()));
@@ -102,7 +103,7 @@ impl Page {
         (self.start, self.end)
     }
 
-    /// Return the blocks that were handed out at least once.
+    /// Return the blocks that were handed out at least once, as a run.
     pub(crate) fn run(&self) -> Run {
         Run { start: self.blocks, stride: self.size, count: self.capacity }
     }
@@ -111,8 +112,8 @@ impl Page {
         self.blocks + number * self.size
     }
 
-    /// Decode a list link: an address, 0 at the end. In secure builds the address is `rotr(word - k0, k0) ^ k1`, and
-    /// the page's own address marks the end (`mi_ptr_decode`).
+    /// Decode a list link: an address, or 0 at the end of the list. In secure builds the address is `rotr(word - k0,
+    /// k0) ^ k1`, and the page's own address marks the end (`mi_ptr_decode`).
     #[inline]
     fn link(&self, word: u64) -> u64 {
         if !self.encoded {
@@ -124,8 +125,9 @@ impl Page {
         }
     }
 
-    /// Return the requested bytes of a block by the words at its end: `{u32 canary, u32 delta}` (`mi_padding_t`). The
-    /// canary is the block's address, encoded, without its lowest byte in newer releases. None if the canary is wrong.
+    /// Return the requested bytes of a block that ends at `end`, from the words at its end: `{u32 canary, u32 delta}`
+    /// (`mi_padding_t`). The canary is the encoded address of the block, in newer releases without its lowest byte.
+    /// None if the canary is wrong.
     fn asked_by(&self, number: u64, end: u64) -> Option<u64> {
         let word =
             (self.block(number) ^ self.keys[1]).rotate_left((self.keys[0] % 64) as u32).wrapping_add(self.keys[0]);
@@ -140,7 +142,7 @@ impl Page {
         self.asked_by(number, space.word(end).ok()?)
     }
 
-    /// Show, in order, the number and the requested size of each used block that records this size.
+    /// Show the number and the requested size of each used block that records its requested size, in order.
     pub(super) fn show_asked(&self, space: &Space, used: &[u64], mut show: impl FnMut(u64, u64)) {
         if self.size > MAX_BULK {
             let told = bits::members(used).filter_map(|number| Some((number, self.asked(space, number)?)));
@@ -157,7 +159,7 @@ impl Page {
     }
 
     /// Call `visit` for each block of a list. Fails with the address at which the list leaves the page, or at which
-    /// `visit` returns false, for example because the list has met itself.
+    /// `visit` returns false, for example because the list runs into itself.
     fn follow(
         &self,
         list: usize,
@@ -175,7 +177,8 @@ impl Page {
         Ok(())
     }
 
-    /// Return the used blocks as bits, and what is wrong with the lists, if anything. `bytes` is a scratch buffer.
+    /// Return the used blocks as bits, and the contradiction between the page's count and its lists, if there is one.
+    /// `bytes` is a scratch buffer.
     pub(super) fn used_bits(&self, space: &Space, bytes: &mut Vec<u8>) -> (Vec<u64>, Option<Miscounted>) {
         let mut used = vec![u64::MAX; self.capacity.div_ceil(64) as usize];
         bits::clear_range(&mut used, self.capacity, self.capacity.next_multiple_of(64));

@@ -1,4 +1,4 @@
-//! The parts of a mimalloc segment, and its unused bytes.
+//! The parts of a segment of mimalloc, and the unused bytes in it.
 
 use crate::allocators::block_list::{Asked, BlockList, BlockRow};
 use crate::allocators::mimalloc::page::{list_of, Page};
@@ -10,29 +10,29 @@ use gdbheap_access::error::Result;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
 
-/// What contains an address: `(start, size, state, list)`.
+/// The part that contains an address: `(start, size, state, list)`.
 type Found = (u64, u64, &'static str, Option<&'static str>);
 type Neighbour = Option<(u64, u64, &'static str)>;
 
-/// Unused bytes of a segment. The parts before and after them are `(address, size, what)`.
+/// A run of unused bytes of a segment. `before` and `after` are the parts next to the run, as `(address, size, what)`.
 #[derive(Clone, Copy, Debug)]
 pub struct MimallocHole {
     pub start: u64,
     pub end: u64,
-    /// The number of the heap that owns all of its pages; None if there is no such heap.
+    /// The number of the heap that owns all pages of the run; None if no single heap owns all of them.
     pub arena: Option<u32>,
     pub before: Neighbour,
     pub after: Neighbour,
 }
 
 impl Mimalloc {
-    /// Show the parts of a segment in order: used, slack, free, free spans, headers, padding, unexplained. If a block
-    /// records its requested size, it is shown as used up to that size, and as slack after it.
+    /// Show the parts of a segment in order: used, slack, free, free spans, headers, padding, unexplained. A block that
+    /// records its requested size is shown as used up to that size, and as slack after it.
     pub(crate) fn show_parts(&self, space: &Space, segment: &Segment, visit: impl FnMut(u64, u64, Part)) {
         self.parts_in(segment, Some(space), visit);
     }
 
-    /// Show the parts of a segment in order, without slack.
+    /// Show the parts of a segment in order. Slack is not shown separately but counts as used.
     fn parts_of(&self, segment: &Segment, visit: impl FnMut(u64, u64, Part)) {
         self.parts_in(segment, None, visit);
     }
@@ -92,7 +92,8 @@ impl Mimalloc {
         close(open, before, None);
     }
 
-    /// Return the number of the heap that owns all pages in [start, end); None if there are no pages, or several heaps.
+    /// Return the number of the heap that owns all pages in [start, end); None if there are no pages, or if several
+    /// heaps own them.
     fn arena_of(&self, start: u64, end: u64) -> Option<u32> {
         let first = self.pages.partition_point(|page| page.end <= start);
         let mut heaps = self.pages[first..].iter().take_while(|page| page.start < end).map(|page| self.heap_of(page));
@@ -100,9 +101,9 @@ impl Mimalloc {
         heaps.all(|other| other == heap).then_some(heap)
     }
 
-    /// Return the index of the mimalloc that owns `address`, and what contains the address; None outside every segment.
-    /// The state is used, free, `free span`, `segment header`, reserved, padding or unexplained. The list is the one on
-    /// which a free block is; None for a block that was never handed out.
+    /// Return the index of the mimalloc that owns `address`, and the part that contains `address`; None outside every
+    /// segment. The state is used, free, `free span`, `segment header`, reserved, padding or unexplained. For a free
+    /// block, the list is the one that contains the block; None for a block that was never handed out.
     pub fn find(&self, space: &Space, address: u64) -> Option<(u32, Found)> {
         let segment = self.segment_at(address)?;
         Some((segment.root, self.find_in(space, segment, address)?))
@@ -124,14 +125,15 @@ impl Mimalloc {
         found
     }
 
-    /// List the blocks of pages that pass the filter. Free blocks include those that were never handed out; no block
-    /// counts as cached.
+    /// List the blocks that pass the filter. Free blocks include those that were never handed out. No block counts as
+    /// cached.
     pub fn list_blocks(&self, asked: &Asked) -> BlockList {
         let is_meant = |page: &&Page| asked.takes(page.size) && (asked.used || !asked.cached);
         let meant = self.pages.iter().filter(is_meant).map(|page| (page, self.heap_of(page)));
         asked.rows_of(meant.filter(|(page, heap)| asked.takes_arena(page.root, *heap)).flat_map(|(page, heap)| {
             let words = self.words_of(page);
-            // Blocks beyond the page's words of bits were never handed out.
+            // The words of bits of a page cover the blocks that were handed out at least once. Blocks after them were
+            // never handed out.
             let is_used = |number: u64| number < 64 * words.len() as u64 && bits::get(words, number);
             let row = move |number| BlockRow { address: page.block(number), size: page.size, arena: Some(heap) };
             (0..page.reserved).filter(move |number| is_used(*number) == asked.used).map(row)
@@ -143,7 +145,7 @@ impl Mimalloc {
         self.page_at(address).map(|place| self.heap_of(&self.pages[place]))
     }
 
-    /// Return maximal runs of unused bytes of at least `minimum`.
+    /// Return maximal runs of at least `minimum` unused bytes.
     pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<MimallocHole>> {
         let mut holes = Vec::new();
         for segment in &self.segments {
@@ -154,7 +156,7 @@ impl Mimalloc {
     }
 }
 
-/// Return mimalloc's name for a part.
+/// Return mimalloc's name for a kind of part.
 fn word(part: Part) -> &'static str {
     match part {
         Part::Header => "segment header",

@@ -19,21 +19,22 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 const MAX_DAMAGE: usize = 1000;
-/// The most links that are followed on one list (MAX_WAITING), and the most links, over all lists, that lead to no used
-/// block (MAX_ASTRAY).
+/// The largest number of links that are followed on one list (MAX_WAITING), and the largest number of followed links,
+/// over all lists, that lead to no used block (MAX_ASTRAY).
 const MAX_WAITING: usize = 1 << 16;
 const MAX_ASTRAY: u64 = 1 << 16;
 const OBJECT_AT: u64 = 80;
-/// The most pages, segments and blocks that are checked against a form.
+/// The largest numbers of pages, segments and blocks that are checked against a form.
 const PAGES_ASKED: usize = 128;
 const SEGMENTS_ASKED: usize = 16;
 const BLOCKS_ASKED: usize = 8;
-/// In a padded build the `thread_delayed_free` of a heap may be up to this many bytes after its usual place.
+/// The largest distance in bytes between the usual place of a heap's `thread_delayed_free` and its place in a padded
+/// build.
 const PADDED_TABLE: u64 = 16;
 
-/// The memory of one heap of a thread: its number of pages, the bytes of pages with blocks in use (`active`) and
-/// without (`empty`), and the bytes of blocks in use. `heap`: its address, 0 for pages without a heap. `number`: its
-/// index among the heaps of its mimalloc.
+/// The memory of one heap of a thread. `pages`: the number of its pages; `active`: the bytes of its pages with blocks
+/// in use; `empty`: the bytes of its pages without blocks in use; `used`: the bytes of blocks in use. `heap`: the
+/// address of the heap, 0 for pages without a heap. `number`: the index of the heap among the heaps of its mimalloc.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapUse {
     pub root: u32,
@@ -45,12 +46,12 @@ pub struct HeapUse {
     pub used: u64,
 }
 
-/// Return the sort key of a page's heap. Pages without a heap come last.
+/// Return the key by which pages are sorted by their heaps. Pages without a heap come last.
 fn owner_of(page: &Page) -> (u32, u64) {
     (page.root, page.heap.wrapping_sub(1))
 }
 
-/// What was expected of a list, and what was found.
+/// The expected state of a list, and the state that was found.
 type Wrong = (&'static str, &'static str);
 
 /// All memory of one or more mimallocs, by address.
@@ -60,17 +61,17 @@ pub struct Mimalloc {
     pub(super) used: Bits,
     numbers: u64,
     tagged: bool,
-    /// The heaps that have pages, in order, as their sort keys (`owner_of`).
+    /// The sort keys (`owner_of`) of the heaps that have pages, in order.
     owners: Vec<(u32, u64)>,
-    /// For each mimalloc, whether blocks record their requested size.
+    /// For each mimalloc, whether its blocks record their requested size.
     padded: Vec<bool>,
-    /// Damage in segments.
+    /// Damage in the segments.
     pub damage: Vec<Damage>,
-    /// Pages whose lists contradict their count.
+    /// Pages whose lists contradict the page's count of used blocks.
     pub miscounted: Vec<Miscounted>,
 }
 
-/// The fields of a segment before its table.
+/// The fields that a segment has before its table.
 struct Counts {
     slices: u64,
     entries: u64,
@@ -79,7 +80,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Parse the fields; None if the bytes end too early.
+    /// Parse the fields from the bytes of a segment; None if the bytes end too early.
     fn of(bytes: &[u8], head: &Head) -> Option<Counts> {
         let word = |at: usize| word_at(bytes, at);
         Some(Counts {
@@ -91,8 +92,8 @@ impl Counts {
     }
 }
 
-/// The table of a segment. An entry that begins a span is a page with its range. If the table ends too early (`Cut`) or
-/// an entry is `Wrong`, the walk of the table stops there.
+/// The table of a segment. An entry that begins a span contains a page, with its address range. The walk of the table
+/// stops if the table ends too early (`Cut`), or if an entry is `Wrong`.
 struct Table<'a> {
     bytes: &'a [u8],
     form: &'a MimallocForm,
@@ -108,7 +109,7 @@ enum Entry {
 }
 
 impl Table<'_> {
-    /// Return the entry with this number, and how many slices it has.
+    /// Return the entry with this number, and the number of slices in its span.
     fn entry(&self, index: u64) -> (Entry, u64) {
         let (at, start) = (self.head.table + index * self.form.entry(), self.address + index * SLICE);
         let bytes = self.bytes.get(at as usize..).map(|rest| &rest[..rest.len().min(self.form.entry() as usize)]);
@@ -133,7 +134,7 @@ fn header(space: &Space, address: u64, form: &MimallocForm, head: &Head) -> (Vec
     (bytes, counts)
 }
 
-/// Return the pages of a segment, unchecked.
+/// Return the pages of a segment without checking them.
 fn pages_of(space: &Space, address: u64, form: &MimallocForm, head: &Head) -> Vec<Page> {
     let (bytes, counts) = header(space, address, form, head);
     let (mut pages, mut index) = (Vec::new(), 0);
@@ -195,9 +196,10 @@ fn read_segment(
     read
 }
 
-/// How well a form fits. `pages`: how many pages were checked, `fit`: how many are as the form says, lists and counts
-/// included. `padded`: how many used blocks of the checked pages record their requested size; 0 unless most do.
-/// `entries`: how many entries of a map were read, `placed`: for how many of these entries the form finds a page.
+/// The numbers which tell how well a form fits. `pages`: how many pages were checked; `fit`: how many of them agree
+/// with the form, including their lists and counts. `padded`: how many used blocks of the checked pages record their
+/// requested size; 0 unless most of them do. `entries`: how many entries of a map were read; `placed`: for how many of
+/// these entries the form finds a page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fit {
     pub entries: u64,
@@ -207,7 +209,7 @@ pub struct Fit {
     pub padded: u64,
 }
 
-/// Check how well a form fits a sample of pages. `places`: the addresses of segments, or of a map of pages.
+/// Check how well a form fits a sample of pages. `places`: the addresses of segments, or the address of a map of pages.
 pub fn fit_of(watcher: &dyn Watcher, space: &Space, form: &MimallocForm, places: &[u64]) -> Result<Fit> {
     let few: Vec<&u64> = places.iter().collect();
     let sample = spread(&few, SEGMENTS_ASKED);
@@ -222,7 +224,7 @@ pub fn fit_of(watcher: &dyn Watcher, space: &Space, form: &MimallocForm, places:
         entries += count;
     }
     let placed = pages.len() as u64;
-    // Pages with empty lists do not show where blocks begin.
+    // Pages whose lists are all empty do not show where blocks begin.
     let (telling, silent): (Vec<&Page>, Vec<&Page>) = pages.iter().partition(|page| page.lists != [0; 3]);
     let asked = spread(if telling.is_empty() { &silent } else { &telling }, PAGES_ASKED);
     let (mut bytes, mut blocks) = (Vec::new(), 0);
@@ -239,13 +241,14 @@ pub fn fit_of(watcher: &dyn Watcher, space: &Space, form: &MimallocForm, places:
             found.padded += u64::from(page.asked(space, number).is_some());
         }
     }
-    // A block that a thread is handling may lack the record. The chance of a false record is one in 16 million.
+    // A block that a thread is changing may lack the record of its size. The chance of a false record is one in 16
+    // million.
     found.padded *= u64::from(found.padded * 2 > blocks);
     Ok(found)
 }
 
-/// Return the owners of the pages in a sample of segments, ascending: addresses of heaps, or ids of threads. Empty for
-/// forms with a map.
+/// Return the owners of the pages in a sample of segments, ascending: addresses of heaps, or ids of threads. The list
+/// is empty for forms with a map.
 pub fn owners_of(space: &Space, form: &MimallocForm, places: &[u64]) -> Vec<u64> {
     let few: Vec<&u64> = places.iter().collect();
     let Some(head) = form.head() else { return Vec::new() };
@@ -256,7 +259,7 @@ pub fn owners_of(space: &Space, form: &MimallocForm, places: &[u64]) -> Vec<u64>
 /// One mimalloc: its form, and the addresses of its segments or of its map of pages.
 pub struct MimallocRoot {
     pub form: &'static MimallocForm,
-    /// Whether blocks record their requested size.
+    /// Whether the blocks record their requested size.
     pub padded: bool,
     pub places: Vec<u64>,
 }
@@ -320,7 +323,7 @@ impl Mimalloc {
     }
 }
 
-/// Decode a link of a heap's list, with the heap's own keys if links are encoded.
+/// Decode a link in the list of a heap. If links are encoded, the heap's own keys are used.
 fn heap_link(
     space: &Space,
     form: &MimallocForm,
@@ -339,14 +342,14 @@ fn heap_link(
 
 impl Mimalloc {
     /// Mark as free the blocks that other threads freed in full pages and put on the owning heap's list
-    /// (`thread_delayed_free`). If a link leads to no block of the heap's pages, the link there is still followed as
-    /// long as it is in a segment: a page may be damaged.
+    /// (`thread_delayed_free`). If a link leads to an address that is no block of the heap's pages, but lies in a
+    /// segment, the link that is stored there is still followed: a page may be damaged.
     fn take_waiting(&mut self, watcher: &dyn Watcher, space: &Space, form: &MimallocForm, root: u32) -> Result<()> {
         let Some(first) = form.delayed else { return Ok(()) };
         let own = self.pages.iter().filter(|page| page.root == root).map(|page| page.heap);
         let heaps: BTreeSet<u64> = own.filter(|heap| *heap != 0).collect();
-        // In padded builds the table before the list is longer. In other builds the list never moves, whatever is wrong
-        // there.
+        // In padded builds the table before the list is longer. In other builds the list is always at its usual place,
+        // whatever is wrong there.
         let moved = if form.has_keys() { PADDED_TABLE } else { 0 };
         let (mut best, mut least) = (first, (u64::MAX, Reverse(0)));
         for delayed in (first..=first + moved).step_by(8).filter(|_| moved > 0) {
@@ -371,8 +374,8 @@ impl Mimalloc {
         Ok(())
     }
 
-    /// Return the numbers of the blocks on a heap's list, and what is wrong with it, if anything. Each block is on at
-    /// most one list. Over all lists, at most MAX_ASTRAY links that lead to no such block are followed.
+    /// Return the numbers of the blocks on a heap's list, and the error in the list, if there is one. Each block is on
+    /// at most one list. Over all lists, at most MAX_ASTRAY links that lead to no such block are followed.
     fn waiting(
         &self,
         steps: &mut Steps,
@@ -411,7 +414,7 @@ impl Mimalloc {
         Ok((blocks, wrong))
     }
 
-    /// Return the number of the used block at `address`, if it is in a page of `heap`.
+    /// Return the number of the used block at `address`; None if `address` is not in a page of `heap`.
     fn waiting_block(&self, heap: u64, address: u64) -> Option<u64> {
         let page = self.page_at(address).map(|index| &self.pages[index]).filter(|page| page.heap == heap)?;
         let number = page.number_at(address).filter(|number| page.block(*number) == address)?;
@@ -429,7 +432,7 @@ impl Mimalloc {
         self.pages.get(place).is_some_and(|page| page.start <= address).then_some(place)
     }
 
-    /// Return the used block that holds `address`.
+    /// Return the used block that contains `address`.
     #[inline]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         let page = &self.pages[self.page_at(address)?];
@@ -444,12 +447,12 @@ impl Mimalloc {
         Cell::plain(number, page.block(number - page.first), page.size)
     }
 
-    /// Return a number above those of all blocks.
+    /// Return a number above the numbers of all blocks.
     pub(crate) fn block_numbers(&self) -> u64 {
         self.numbers
     }
 
-    /// Return the used blocks as words of 64 bits, by number.
+    /// Return the used blocks as words of 64 bits: the bit of each used block is set, by the block's number.
     pub(crate) fn used_words(&self) -> &[u64] {
         self.used.words()
     }
@@ -464,13 +467,13 @@ impl Mimalloc {
         self.pages.iter().flat_map(of)
     }
 
-    /// Show each used block of a page as its address and bytes; unreadable bytes are zeros. `bytes` is a scratch
-    /// buffer.
+    /// Show each used block of a page as its address and its bytes. Bytes that cannot be read are zeros. `bytes` is a
+    /// scratch buffer.
     pub(crate) fn show_used(&self, space: &Space, page: &Page, bytes: &mut Vec<u8>, mut show: impl FnMut(u64, &[u8])) {
         show_equal(space, &page.run(), self.words_of(page), bytes, |number, head| show(page.block(number), head));
     }
 
-    /// Return the numbers of a page's used blocks within the page, ascending.
+    /// Return the numbers that the used blocks of a page have within the page, ascending.
     pub(crate) fn used_of<'a>(&'a self, page: &'a Page) -> impl Iterator<Item = u64> + 'a {
         bits::members(self.words_of(page))
     }
@@ -495,12 +498,12 @@ impl Mimalloc {
         !self.tagged || page.tag != 0
     }
 
-    /// Return the bytes of the blocks that may be objects.
+    /// Return the total number of bytes of the blocks that may be objects.
     pub(crate) fn bytes_shown(&self) -> u64 {
         self.pages.iter().filter(|page| self.may_hold_objects(page)).map(|page| page.size * page.capacity).sum()
     }
 
-    /// Return the pages that may contain objects, with their indices.
+    /// Return the pages that may contain objects, each with its index.
     pub(crate) fn object_pages(&self) -> impl Iterator<Item = (usize, &Page)> {
         self.pages.iter().enumerate().filter(|(_, page)| self.may_hold_objects(page))
     }
@@ -516,14 +519,15 @@ impl Mimalloc {
         self.padded.get(page.root as usize).copied().unwrap_or(false)
     }
 
-    /// Return the requested bytes of the used block that holds `address`; None if the block does not record them.
+    /// Return the requested bytes of the used block that contains `address`; None if the block does not record them.
     pub fn asked_at(&self, space: &Space, address: u64) -> Option<u64> {
         let page = self.page_at(address).map(|index| &self.pages[index]).filter(|page| self.tells(page))?;
         page.asked(space, page.number_at(address)?)
     }
 
     /// Return `(block size, used blocks, their requested bytes)` of each block size whose blocks record their requested
-    /// size, ascending, of one mimalloc or all. A block that does not record it counts with its full size.
+    /// size, ascending. `root`: the index of one mimalloc; None for all of them. A block that does not record its
+    /// requested size counts with its full size.
     pub fn asked_by_class(
         &self,
         watcher: &dyn Watcher,
@@ -548,7 +552,7 @@ impl Mimalloc {
         Ok(rows.into_iter().map(|(size, (used, asked))| (size, used, asked)).collect())
     }
 
-    /// Return the pages as slabs of their heaps.
+    /// Return the pages as slabs, each with the heap that owns it.
     pub fn slabs(&self) -> impl Iterator<Item = BlockSlab> + '_ {
         self.pages.iter().map(|page| BlockSlab {
             root: page.root,
@@ -572,14 +576,14 @@ impl Mimalloc {
     }
 
     /// Return the number of the heap that owns a page. Heaps are numbered by address. The last number is for pages
-    /// without a heap: their threads have ended, or gave up full pages.
+    /// without a heap: the thread that owned such a page has ended, or has given up the page because it was full.
     pub(super) fn heap_of(&self, page: &Page) -> u32 {
         let first = self.owners.partition_point(|(root, _)| *root < page.root);
         let place = self.owners.partition_point(|owner| *owner < owner_of(page));
         (place - first) as u32
     }
 
-    /// Return the memory of each heap, by its mimalloc and its number there.
+    /// Return the memory of each heap, ordered by the index of its mimalloc and by the heap's number in that mimalloc.
     pub fn heap_use(&self) -> Vec<HeapUse> {
         let mut rows: BTreeMap<(u32, u32), HeapUse> = BTreeMap::new();
         for page in &self.pages {
@@ -594,7 +598,8 @@ impl Mimalloc {
         rows.into_values().collect()
     }
 
-    /// Return `(block size, pages, used blocks, free blocks)` of each block size, ascending, of one mimalloc or all.
+    /// Return `(block size, pages, used blocks, free blocks)` of each block size, ascending. `root`: the index of one
+    /// mimalloc; None for all of them.
     pub fn classes(&self, root: Option<u32>) -> Vec<(u64, u64, u64, u64)> {
         let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
         for page in self.pages_of(root) {
@@ -604,7 +609,7 @@ impl Mimalloc {
         rows.into_iter().map(|(size, (pages, used, free))| (size, pages, used, free)).collect()
     }
 
-    /// Return `(tag, pages, used blocks, their bytes, pages that no thread owns)` of each tag.
+    /// Return `(tag, pages, used blocks, bytes of these blocks, pages that no thread owns)` of each tag.
     pub fn heaps(&self) -> Vec<(u8, u64, u64, u64, u64)> {
         let mut rows: BTreeMap<u8, (u64, u64, u64, u64)> = BTreeMap::new();
         for page in &self.pages {
@@ -615,7 +620,7 @@ impl Mimalloc {
         rows.into_iter().map(|(tag, (pages, used, bytes, abandoned))| (tag, pages, used, bytes, abandoned)).collect()
     }
 
-    /// Return the bytes of spans without a page, in all segments.
+    /// Return the total number of bytes of the spans without a page, in all segments.
     pub fn free_spans(&self) -> u64 {
         let mut sum = 0;
         for segment in &self.segments {

@@ -1,4 +1,4 @@
-//! Segments, arenas and pages outside arenas, as ranges of memory with their spans.
+//! Segments, arenas and pages outside arenas, as ranges of memory that consist of spans.
 
 use crate::allocators::damage::Damage;
 use crate::allocators::mimalloc::page::{Miscounted, Page};
@@ -8,24 +8,24 @@ use gdbheap_access::memory::space::Space;
 pub(super) enum Span {
     Info,
     Free,
-    /// Slices that were never used.
+    /// A span of slices that were never used.
     Untouched,
     Page(usize),
     Unexplained,
 }
 
-/// A segment, an arena of 3.x, or a page outside arenas.
+/// A segment of mimalloc up to 2.x, an arena of 3.x, or a page of 3.x outside arenas.
 pub struct Segment {
     pub address: u64,
     pub end: u64,
-    /// The thread that owns it; 0 if that thread is gone.
+    /// The thread that owns the segment; 0 if that thread has ended.
     pub thread: u64,
-    /// The index of its mimalloc among several.
+    /// The index of the mimalloc that owns the segment, among several.
     pub root: u32,
     pub(super) spans: Vec<(u64, Span)>,
 }
 
-/// What a worker reads of a segment: itself, its pages with their used blocks, and damage.
+/// The data that a worker reads of a segment: the segment, its pages with their used blocks, and the damage.
 pub(super) struct Read {
     pub(super) segment: Segment,
     pub(super) pages: Vec<(Page, Vec<u64>)>,
@@ -49,9 +49,9 @@ impl Read {
         self.damage.push(Damage::new(address, what, expected, found));
     }
 
-    /// Add the span of one entry: a page, free slices or, if `is_first`, the segment's header.
+    /// Add the span of one entry: a page, free slices, or the segment's header if `is_first` is true.
     pub(super) fn add_page(&mut self, space: &Space, page: Page, is_first: bool, bytes: &mut Vec<u8>) {
-        // A size of 1: the page is being added or removed.
+        // A size of 1 means that the page is being added or removed.
         if is_first || page.size <= 1 {
             self.segment.spans.push((page.start, if is_first { Span::Info } else { Span::Free }));
         } else {
@@ -59,7 +59,7 @@ impl Read {
         }
     }
 
-    /// Add a page with blocks. `read` reads them if the page's own fields are right.
+    /// Add a page with blocks. `read` reads the blocks if the page's own fields are right.
     pub(super) fn add_blocks(&mut self, page: Page, read: impl FnOnce(&Page) -> (Vec<u64>, Option<Miscounted>)) {
         let fault = page.fault();
         let span = if fault.is_some() { Span::Unexplained } else { Span::Page(self.pages.len()) };
@@ -72,7 +72,7 @@ impl Read {
         self.damage.extend(fault);
     }
 
-    /// Drop everything from `limit` on: another segment begins there.
+    /// Drop everything from the address `limit` on, because another segment begins there.
     pub(super) fn cut(&mut self, limit: u64) {
         let found = format!("{:#x}", self.segment.end);
         self.report(self.segment.address, "end of a segment", format!("at most {limit:#x}"), found);
@@ -82,7 +82,7 @@ impl Read {
         let reaches = |span: &Span| matches!(span, Span::Page(place) if pages[*place].0.end > limit);
         let beyond = |(_, span): &&mut (u64, Span)| reaches(span);
         self.segment.spans.iter_mut().filter(beyond).for_each(|(_, span)| *span = Span::Unexplained);
-        // Pages are in the order of their spans.
+        // The pages are in the same order as their spans.
         self.pages.retain(|(page, _)| page.end <= limit);
     }
 }

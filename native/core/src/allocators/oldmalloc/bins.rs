@@ -1,7 +1,8 @@
-//! The bins: every free chunk must be in one, and every chunk in one must be free. The links come from the pass over
-//! all chunks. If each link is the same from both of its ends, the bins are right, except for a ring without a bin,
-//! which no single wrong word can make. Otherwise the lists are followed, several in turns: they jump anywhere in
-//! memory, and the memory that one list waits for is loaded while others go on.
+//! Check the bins of musl's malloc before 1.2.1: every free chunk must be in a bin, and every chunk in a bin must be
+//! free. The links come from the pass over all chunks. If each link is the same from both of its ends, the bins are
+//! right, except for a ring without a bin, which no single wrong word can make. Otherwise the lists are followed,
+//! several in turns: they jump anywhere in memory, and the memory that one list waits for is loaded while other lists
+//! are followed.
 
 use crate::allocators::damage::Damage;
 use crate::allocators::oldmalloc::chunks::Oldmalloc;
@@ -13,33 +14,34 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
 
 pub(super) const MAX_DAMAGE: usize = 1000;
-/// Steps of each list between two checks for cancellation.
+/// The number of steps on each list between two checks for cancellation.
 const STEPS: usize = 1 << 11;
-/// Links that one worker looks up at a time.
+/// The number of links that one worker looks up at a time.
 const PIECE: usize = 1 << 16;
-/// The flag of a link to a free chunk, whose index among the free chunks is in the other bits. No chunk has an odd
-/// address.
+/// The flag of a link to a free chunk. The other bits of such a link are the chunk's index among the free chunks. The
+/// flag is unambiguous, because no chunk has an odd address.
 const PLACE: u64 = 1;
 
 /// A checksum that compares the links `next` of chunks and bins with their links `previous`: the sum of the hashes of
-/// the former, less the sum of the hashes of the latter. It is zero if all links agree, and None if not all links are
-/// known.
+/// the links `next` minus the sum of the hashes of the links `previous`. It is zero if all links agree, and None if not
+/// all links are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Balance(Option<u64>);
 
-/// The links of all free chunks.
+/// The links `next` of all free chunks, and the checksum of all links.
 #[derive(Default)]
 pub(super) struct Linked {
-    /// The words `next`, in the order of the chunks, in pieces.
+    /// The words `next` of the free chunks, in the order of the chunks, in several vectors.
     next: Vec<Vec<u64>>,
     balance: Balance,
 }
 
 /// A map from the number of a free chunk to the chunk's index among the free chunks. Each entry has one word of bits
-/// and the count of bits before it. They are together because links jump anywhere and each look-up waits for memory.
+/// and the count of set bits before it. The two are stored together because links jump anywhere and each look-up waits
+/// for memory.
 struct Places(Vec<(u64, u64)>);
 
-/// The position in a list that is being followed.
+/// A position in a list that is being followed.
 struct Cursor {
     ring: u64,
     at: u64,
@@ -52,10 +54,10 @@ impl Default for Balance {
 }
 
 impl Balance {
-    /// The value if not all links are known.
+    /// The checksum if not all links are known.
     pub(super) const UNKNOWN: Balance = Balance(None);
 
-    /// Add both links of a chunk.
+    /// Add both links of a chunk to the checksum.
     #[inline]
     pub(super) fn add(&mut self, chunk: u64, next: u64, previous: u64) {
         self.0 = self.0.map(|sum| sum.wrapping_add(hash(chunk, next)).wrapping_sub(hash(previous, chunk)));
@@ -66,7 +68,7 @@ impl Balance {
     }
 }
 
-/// Hash the link from one chunk to another; the reverse link has a different hash.
+/// Return the hash of the link from one chunk to another. The reverse link has a different hash.
 #[inline]
 fn hash(from: u64, to: u64) -> u64 {
     let mixed = (from ^ to.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -113,7 +115,7 @@ impl Oldmalloc {
         space.exact(mal, &mut bytes)?;
         let word = |bin: usize, at: usize| u64_at(&bytes, BINMAP + bin * BIN + at);
         let mut balance = linked.balance;
-        // The links of a bin that was never used are zero.
+        // The links of a bin that was never used are both zero.
         for bin in (0..BINS).filter(|bin| word(*bin, HEAD) != 0) {
             balance.add(ring(mal, bin), word(bin, HEAD), word(bin, TAIL));
         }
@@ -157,7 +159,7 @@ impl Oldmalloc {
         Ok(())
     }
 
-    /// Return the number of a chunk that begins at `address`; None if none can begin there.
+    /// Return the number of the chunk that begins at `address`; None if no chunk can begin there.
     fn number_from(&self, address: u64) -> Option<u64> {
         let stretch = self.stretch_at(address).filter(|one| (address - one.start) % GRAIN == 0)?;
         Some(stretch.number(address))
@@ -165,7 +167,7 @@ impl Oldmalloc {
 }
 
 impl Cursor {
-    /// Follow one link. Return whether there is another one to follow.
+    /// Follow one link from the cursor's position. Return whether there is another link to follow.
     fn goes_on(&mut self, links: &[u64], seen: &mut [u64], wrong: &mut Vec<u64>) -> bool {
         if self.at == self.ring || self.at == 0 {
             return false;

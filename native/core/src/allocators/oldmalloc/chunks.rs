@@ -16,7 +16,7 @@ const OBJECT_AT: u64 = 80;
 
 type Neighbour = Option<(u64, u64, &'static str)>;
 
-/// Unused bytes of a heap. The parts before and after them are `(address, size, what)`.
+/// A run of unused bytes of a heap. `before` and `after` are the parts next to the run, as `(address, size, what)`.
 #[derive(Clone, Copy, Debug)]
 pub struct OldHole {
     pub start: u64,
@@ -25,14 +25,14 @@ pub struct OldHole {
     pub after: Neighbour,
 }
 
-/// A range [start, end) of consecutive chunks. In a mapping with only one chunk, `base` is the start of the mapping,
-/// and the chunk begins at `start`.
+/// An address range [start, end) of consecutive chunks. If it is a mapping with only one chunk, `base` is the start of
+/// the mapping, and the chunk begins at `start`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch {
     pub(crate) base: u64,
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// The number of the first place at which a chunk may begin.
+    /// The number of the first place in the range at which a chunk may begin.
     pub(crate) first: u64,
 }
 
@@ -46,7 +46,7 @@ impl Stretch {
     }
 }
 
-/// All chunks of one malloc: heaps, ranges that the dynamic linker donated, and mappings with one chunk each.
+/// All chunks of one malloc: in heaps, in ranges that the dynamic linker donated, and in mappings with one chunk each.
 #[derive(Default)]
 pub struct Oldmalloc {
     pub(crate) stretches: Vec<Stretch>,
@@ -54,7 +54,8 @@ pub struct Oldmalloc {
     pub(super) used: Bits,
     pub(super) numbers: u64,
     pub damage: Vec<Damage>,
-    /// Chunks that are free but in no bin, or in a bin but not free: a thread inside malloc may leave one such chunk.
+    /// Chunks that are free but in no bin, or that are in a bin but not free. A thread inside malloc may leave one such
+    /// chunk.
     pub unbinned: Vec<Damage>,
 }
 
@@ -75,14 +76,14 @@ impl Oldmalloc {
         Cell { number, address: chunk + HEADER, size: end - chunk, end }
     }
 
-    /// Return the chunk that holds `address`, used or free.
+    /// Return the chunk that contains `address`, whether it is used or free.
     fn chunk_at(&self, address: u64) -> Option<Cell> {
         let stretch = self.stretch_at(address)?;
         let number = self.starts.last_at(stretch.number(address)).filter(|number| *number >= stretch.first)?;
         Some(self.cell(stretch, number))
     }
 
-    /// Return the used block that holds `address`.
+    /// Return the used block that contains `address`.
     #[inline]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         self.chunk_at(address).filter(|cell| cell.address <= address && self.used.get(cell.number))
@@ -131,8 +132,8 @@ impl Oldmalloc {
             .is_some_and(|cell| address - cell.address <= OBJECT_AT && cell.end - cell.address >= least)
     }
 
-    /// Return [start, end) of each mapping with one chunk, with this chunk as the block in use: freeing it frees the
-    /// mapping.
+    /// Return [start, end) of each mapping with only one chunk, and this chunk as the block in use there: freeing the
+    /// chunk frees the mapping.
     pub(crate) fn wholes(&self) -> impl Iterator<Item = (u64, u64, Tally)> + '_ {
         let mapped = self.stretches.iter().filter(|one| one.base < one.start);
         mapped.map(|one| (one.base, one.end, Tally { count: 1, bytes: one.end - one.start }))
@@ -164,7 +165,7 @@ impl Oldmalloc {
         self.stretches.iter().map(|one| (one.base, one.end)).collect()
     }
 
-    /// Return `(size, used chunks, free chunks)` of each chunk size (with the header), ascending.
+    /// Return `(size, used chunks, free chunks)` of each chunk size, ascending. Sizes include the header.
     pub fn sizes(&self) -> Vec<(u64, u64, u64)> {
         let mut sums: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         for (cell, used) in self.all() {
@@ -174,7 +175,8 @@ impl Oldmalloc {
         sums.into_iter().map(|(size, (used, free))| (size, used, free)).collect()
     }
 
-    /// Return the chunk that holds `address`: its user address, its size with the header, used or free, and its end.
+    /// Return the chunk that contains `address`: its user address, its size including the header, "used" or "free", and
+    /// its end.
     pub fn find(&self, address: u64) -> Option<(u64, u64, &'static str, u64)> {
         let cell = self.chunk_at(address)?;
         Some((cell.address, cell.size, if self.used.get(cell.number) { "used" } else { "free" }, cell.end))
@@ -201,7 +203,8 @@ impl Oldmalloc {
         asked.without_arenas(meant.map(|(cell, _)| (cell.address, cell.size)))
     }
 
-    /// Return the free chunks of at least `minimum` bytes as holes: a free chunk has no free neighbour.
+    /// Return the free chunks of at least `minimum` bytes as holes. Each hole is one chunk, because a free chunk has no
+    /// free neighbour.
     pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<OldHole>> {
         let mut holes = Vec::new();
         for stretch in &self.stretches {

@@ -2,24 +2,25 @@
 
 use gdbheap_access::bytes::u64_at;
 
-/// Sizes of chunks are multiples of this (`SIZE_ALIGN`). Chunks begin `HEADER` bytes before a multiple.
+/// The unit of chunk sizes in bytes: sizes are multiples of it (`SIZE_ALIGN`). Chunks begin `HEADER` bytes before a
+/// multiple of it.
 pub(super) const GRAIN: u64 = 32;
-/// `{size_t psize, csize}`, before the user address (`OVERHEAD`).
+/// The size of `{size_t psize, csize}`, which precedes the user address (`OVERHEAD`).
 pub(super) const HEADER: u64 = 16;
-/// A bit. In `csize`: the chunk is in use. In `psize`: the chunk before it is in use. Not set in chunks with a mapping
-/// of their own.
+/// A flag. In `csize` it says that the chunk is in use, in `psize` that the chunk before it is in use. It is not set in
+/// chunks that have a mapping of their own.
 pub(super) const IN_USE: u64 = 1;
 pub(super) const BINS: usize = 64;
-/// `struct bin {int lock[2]; struct chunk *head, *tail;}`; `mal` begins with `binmap`.
+/// The size of `struct bin {int lock[2]; struct chunk *head, *tail;}`. `mal` begins with `binmap`, and the bins follow.
 pub(super) const BIN: usize = 24;
 pub(super) const HEAD: usize = 8;
 pub(super) const TAIL: usize = 16;
 pub(super) const BINMAP: usize = 8;
 pub(super) const MAL: usize = BINMAP + BINS * BIN;
-/// The `psize` of a chunk with a mapping of its own, if it was not aligned.
+/// The `psize` of a chunk that has a mapping of its own, if the chunk was not aligned.
 pub(super) const OF_MAPPING: u64 = 16;
 
-/// The head of a chunk.
+/// The two words at the start of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) psize: u64,
@@ -39,7 +40,7 @@ impl Head {
         self.csize & IN_USE != 0
     }
 
-    /// Return whether this may be the head of a chunk at `at`, below `limit`.
+    /// Return whether a chunk with this head may lie at `at`, below `limit`.
     pub(super) fn fits(self, at: u64, limit: u64) -> bool {
         self.size() > 0 && self.size() % GRAIN == 0 && self.size() < limit.saturating_sub(at)
     }
@@ -50,8 +51,8 @@ impl Head {
     }
 }
 
-/// Return the address that a bin would have as a chunk of its own list: its `head` and `tail` lie where a chunk has its
-/// links.
+/// Return the address that a bin would have as a chunk of its own list: the bin's `head` and `tail` lie where a chunk
+/// has its links.
 pub(super) fn ring(mal: u64, bin: usize) -> u64 {
     mal + (BINMAP + bin * BIN + HEAD) as u64 - HEADER
 }

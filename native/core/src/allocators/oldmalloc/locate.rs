@@ -1,4 +1,4 @@
-//! Find `mal` by its 64 bins, whose rings lead back to themselves.
+//! Find `mal`, the state of musl's malloc before 1.2.1, by its 64 bins, whose rings lead back to themselves.
 
 use crate::allocators::oldmalloc::layout::{ring, BIN, BINMAP, BINS, MAL};
 use gdbheap_access::bytes::{u32_at, u64_at};
@@ -8,7 +8,7 @@ use gdbheap_access::work::Watcher;
 
 const HEAD: usize = 8;
 const TAIL: usize = 16;
-/// Offsets of `next` and `prev` in a chunk, after its sizes.
+/// Offsets of `next` and `prev` in a chunk. They follow the chunk's sizes.
 const NEXT: u64 = 16;
 const PREV: u64 = 24;
 
@@ -21,14 +21,14 @@ pub fn find_bins(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) ->
     Ok(found)
 }
 
-/// Return `address` if the bins of a `mal` that has been used are there. Each bin was never used, or its list begins
-/// and ends with the bin; and `binmap` says whether the bin is empty. A thread inside malloc may leave one bin that
-/// does not fit. It holds this bin's lock, unless it is the only thread.
+/// Return `address` if the bins of a `mal` that has been used are there. For each bin, either the bin was never used,
+/// or its list begins and ends with the bin; and `binmap` says correctly whether the bin is empty. A thread inside
+/// malloc may leave one bin that is wrong. The thread then holds the lock of this bin, unless it is the only thread.
 fn is_mal(space: &Space, address: u64, bytes: &[u8]) -> Option<u64> {
     let (mut filled, mut locked, mut off) = (0, 0, 0);
     for bin in 0..BINS {
         let lock = u32_at(bytes, BINMAP + bin * BIN);
-        // The two words: a lock, and how many threads wait for it.
+        // The two words are a lock, and the number of threads that wait for it.
         if lock > 1 {
             return None;
         }
@@ -38,7 +38,7 @@ fn is_mal(space: &Space, address: u64, bytes: &[u8]) -> Option<u64> {
             _ if lock == 1 => locked += 1,
             _ => off += 1,
         }
-        // Reject early what is not such a table at all.
+        // Reject data early that is no table of bins at all.
         if off > 1 {
             return None;
         }

@@ -1,6 +1,6 @@
 //! Parts of a long heap, walked by all cores. A walk can only begin where a chunk is known to begin, so a part begins
-//! at the first address that looks like a chunk. The walk through the whole heap takes over what a part found, from the
-//! first chunk that both have met: from the same chunk two walks find the same.
+//! at the first address that looks like a chunk. The walk through the whole heap takes over the chunks that a part
+//! found, from the first chunk that both walks have met: two walks from the same chunk find the same chunks.
 
 use crate::allocators::oldmalloc::bins::Balance;
 use crate::allocators::oldmalloc::layout::{Head, GRAIN, HEADER, IN_USE};
@@ -11,20 +11,21 @@ use gdbheap_access::memory::window::Window;
 use gdbheap_access::work::Watcher;
 use std::collections::VecDeque;
 
-/// Bytes of a part.
+/// The size of a part in bytes.
 const PART: u64 = 4 << 20;
-/// Chunks in a row that prove a part's beginning; fewer suffice if they reach the part's end.
+/// The number of chunks in a row which prove that a part begins with a chunk. Fewer chunks suffice if they reach the
+/// part's end.
 const ENOUGH: usize = 4;
 
-/// Chunks that follow each other.
+/// A row of chunks that follow each other without gaps.
 #[derive(Default)]
 pub(super) struct Row {
     pub(super) end: u64,
-    /// The chunks' sizes, with the bit of those in use.
+    /// The sizes of the chunks, each with the bit that says whether the chunk is in use.
     pub(super) sizes: Vec<u64>,
-    /// The link `next` of each free chunk; zero if it cannot be read.
+    /// The link `next` of each free chunk; zero if the link cannot be read.
     pub(super) links: Vec<u64>,
-    /// The balance of the links of all free chunks.
+    /// The checksum of the links of all free chunks in the row.
     pub(super) balance: Balance,
 }
 
@@ -46,19 +47,20 @@ impl Row {
     }
 }
 
-/// The rows of chunks that parts have found, ascending, as far as the walk through the whole heap has not passed them.
+/// The rows of chunks that the walks of parts have found, ascending. Rows that the walk through the whole heap has
+/// passed are removed.
 #[derive(Default)]
 pub(super) struct Parts {
     rows: VecDeque<(u64, Row)>,
-    /// The next chunk of the first row: its address, its index among the row's chunks, and the index of the link of the
-    /// next free chunk.
+    /// The next chunk of the first row. `at`: its address; `chunk`: its index among the row's chunks; `link`: the index
+    /// of the link of the next free chunk.
     at: u64,
     chunk: usize,
     link: usize,
 }
 
 impl Parts {
-    /// Walk the parts of [start, end) of a heap that may reach to `limit`; no parts for a short range.
+    /// Walk the parts of [start, end) in a heap that may reach up to `limit`. A short range has no parts.
     pub(super) fn find(watcher: &dyn Watcher, space: &Space, start: u64, end: u64, limit: u64) -> Result<Parts> {
         let (mut jobs, mut at) = (Vec::new(), start);
         while let Some(next) = space.next_backed(at).filter(|next| *next < end) {
@@ -78,7 +80,7 @@ impl Parts {
         Ok(Parts { at: rows.first().map_or(0, |(first, _)| *first), rows: rows.into(), chunk: 0, link: 0 })
     }
 
-    /// Return the chunks that a part found from the chunk at `address` on; None if no part has this chunk.
+    /// Return the chunks that the walk of a part found from the chunk at `address` on; None if no part has this chunk.
     pub(super) fn take(&mut self, address: u64) -> Option<Row> {
         while let Some((_, part)) = self.rows.front() {
             while self.at < address && self.chunk < part.sizes.len() {
@@ -116,7 +118,7 @@ fn part(window: &mut Window<'_>, from: u64, to: u64, limit: u64) -> Option<(u64,
     })
 }
 
-/// Return the chunks from `first` up to `to`, or up to the first place without a chunk that fits the one before it.
+/// Return the chunks from `first` up to `to`, or up to the first place where no chunk fits the chunk before it.
 fn row(window: &mut Window<'_>, first: u64, to: u64, limit: u64) -> Row {
     let (mut row, mut before) = (Row::from(first), None);
     while row.end < to {

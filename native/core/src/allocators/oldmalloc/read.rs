@@ -1,4 +1,5 @@
-//! Read all chunks of musl's malloc before 1.2.1. Heaps are found by their beginning and by consecutive chunks.
+//! Read all chunks of musl's malloc before 1.2.1. A heap is recognized by its beginning and by the consecutive chunks
+//! in it.
 
 use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
 use crate::allocators::oldmalloc::bins::{Linked, MAX_DAMAGE};
@@ -11,21 +12,21 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::memory::window::Window;
 use gdbheap_access::work::{Steps, Watcher};
 
-/// Chunks in a row that prove a heap even if the next one is damaged.
+/// The number of chunks in a row that prove a heap, even if the next chunk is damaged.
 const ENOUGH: usize = 8;
-/// After this many chunks the rest of a heap is walked in parts. Parts are looked for within AHEAD times the bytes that
-/// were walked so far.
+/// The number of chunks after which the rest of a heap is walked in parts. Parts are searched within the next AHEAD
+/// times as many bytes as were walked so far.
 const STEPS: usize = 1 << 16;
 const AHEAD: u64 = 8;
 
-/// Where chunks may be: private anonymous memory without another owner, and the static data of modules, with adjacent
-/// ranges joined.
+/// The memory that may contain chunks: private anonymous memory without another owner, and the static data of modules.
+/// Adjacent ranges are joined.
 pub struct Given<'a> {
     pub anonymous: &'a [(u64, u64)],
     pub data: &'a [(u64, u64)],
 }
 
-/// A heap from its first chunk on.
+/// A heap, from its first chunk on, as rows of chunks.
 struct Tiled {
     start: u64,
     end: u64,
@@ -34,7 +35,8 @@ struct Tiled {
     damage: Vec<Damage>,
 }
 
-/// Read all chunks. `mal`: its address, as `find_bins` found it. Fails if memory does not suffice for all chunks.
+/// Read all chunks. `mal`: the address of the malloc's state, which `find_bins` found. Fails if memory does not suffice
+/// for all chunks.
 pub fn read_oldmalloc(watcher: &dyn Watcher, space: &Space, mal: u64, given: &Given<'_>) -> Result<Oldmalloc> {
     let mut found: Vec<(u64, Tiled)> = Vec::new();
     for range in given.anonymous {
@@ -54,7 +56,7 @@ pub fn read_oldmalloc(watcher: &dyn Watcher, space: &Space, mal: u64, given: &Gi
     Ok(all)
 }
 
-/// Find heaps, and mappings of one chunk. Both begin at a page's start.
+/// Find heaps, and mappings with only one chunk. Both begin at the start of a page.
 fn find_heaps(
     watcher: &dyn Watcher,
     space: &Space,
@@ -87,8 +89,8 @@ fn find_heaps(
     Ok(())
 }
 
-/// Find ranges of a module's data that the dynamic linker donated. One may begin anywhere, so it counts only if its
-/// chunks lead to its end.
+/// Find ranges of a module's data that the dynamic linker donated. Such a range may begin anywhere, so it counts only
+/// if its chunks reach its end.
 fn find_given(
     watcher: &dyn Watcher,
     space: &Space,
@@ -117,7 +119,7 @@ fn find_given(
     Ok(())
 }
 
-/// Follow the chunks from `start` to the mark that ends a heap. None if there is no heap.
+/// Follow the chunks from `start` to the mark that ends a heap. None if no heap begins at `start`.
 fn tile(
     space: &Space,
     window: &mut Window<'_>,
@@ -131,7 +133,7 @@ fn tile(
     for step in 0.. {
         steps.take()?;
         if step >= STEPS && row.end >= sought {
-            // Look ahead in proportion to what was walked: many short heaps may lie in one range.
+            // Look ahead in proportion to the bytes that were walked: one range may contain many short heaps.
             sought = limit.min(row.end.saturating_add(AHEAD.saturating_mul(row.end - start)));
             parts = Parts::find(steps.watcher, space, row.end, sought, limit)?;
         }
@@ -174,15 +176,15 @@ fn tile(
     Ok((found.whole || chunks >= ENOUGH).then_some(found))
 }
 
-/// Return whether a mapping with one chunk begins at `at`, by the head of the chunk there.
+/// Return whether a mapping with only one chunk begins at `at`, judging by the head of the chunk there.
 fn is_mapping(head: Head, at: u64, high: u64, page: u64) -> bool {
     let size = head.csize.checked_add(HEADER);
     let fits = |size: u64| size % page == 0 && size <= high - at;
     head.psize == OF_MAPPING && head.csize > HEADER && !head.is_used() && size.is_some_and(fits)
 }
 
-/// Return the chunk of a mapping. If the chunk was aligned, the head at the mapping's start is unchanged, and the
-/// chunk's own head has the distance from the start.
+/// Return the chunk of a mapping that has only one. If the chunk was aligned, the head at the mapping's start is
+/// unchanged, and the chunk's own head contains the distance from the mapping's start.
 fn mapping(window: &mut Window<'_>, base: u64, size: u64) -> Tiled {
     let mut start = base + HEADER;
     for shift in 5..u64::BITS - 1 {
@@ -207,8 +209,8 @@ impl Tiled {
 }
 
 impl Oldmalloc {
-    /// Reserve the numbers of as many heaps and mappings as memory suffices for. The reserved pages become resident
-    /// only when a chunk is recorded.
+    /// Reserve numbers for as many heaps and mappings as memory suffices for. The reserved pages become resident only
+    /// when a chunk is recorded.
     fn with_room(all: &[(u64, Tiled)]) -> Oldmalloc {
         let of = |tiled: &Tiled| Stretch { base: 0, start: tiled.start, end: tiled.end, first: 0 }.numbers();
         let sum = |sum: u64, (_, tiled): &(u64, Tiled)| {

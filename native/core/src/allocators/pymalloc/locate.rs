@@ -8,9 +8,9 @@ use gdbheap_access::memory::words::Words;
 use gdbheap_access::work::Watcher;
 use std::collections::HashMap;
 
-/// Return possible addresses of the array `usedpools`, each with the number of lists of pools that end in it. The last
-/// pool of a list points to the list's head, 16 bytes before the two pointers of its size class in `usedpools`. Reads
-/// only the headers of the pools in the ranges.
+/// Return possible addresses of the array `usedpools`, each with the number of lists of pools that end in this array.
+/// The last pool of a list points to the head of the list, which lies 16 bytes before the two pointers of its size
+/// class in `usedpools`. Only the headers of the pools in `ranges` are read.
 pub fn find_list_ends(
     watcher: &dyn Watcher,
     space: &Space,
@@ -51,8 +51,9 @@ pub fn find_list_ends(
 
 const HEADERS_AT_ONCE: usize = 4 << 10;
 
-/// Return the address of `usedpools` by the pool at `address`, if the pool is in use and the last of its list: its
-/// `nextpool` does not point to a pool. (Skip a head that lies where a pool could be; there are many other heads.)
+/// Return the address of `usedpools` that the pool at `address` suggests; None unless the pool is in use and the last
+/// one of its list: its `nextpool` does not point to a pool. (A head that lies where a pool could be is skipped; there
+/// are many other heads.)
 fn ended_list(space: &Space, address: u64, header: &[u8], pool_size: u64, alignment: u64) -> Option<u64> {
     let (used, next) = (u32_at(header, 0), u64_at(header, 16));
     let (class, carved, furthest) = (u64::from(u32_at(header, 36)), u32_at(header, 40), u32_at(header, 44));
@@ -64,8 +65,9 @@ fn ended_list(space: &Space, address: u64, header: &[u8], pool_size: u64, alignm
     (next + 16).checked_sub(16 * class)
 }
 
-/// Return `(address, table)` of words in [start, end) that point to a table of `struct arena_object` (48 bytes each)
-/// which fits every sample `(pool address, arenaindex)`. `homes` are the ranges in which the table may lie, ascending.
+/// Return `(address, table)` of those words in [start, end) that point to a table of `struct arena_object` (48 bytes
+/// each), if the table fits every sample `(pool address, arenaindex)`. `homes` are the ranges in which the table may
+/// lie, ascending.
 pub fn find_arena_tables(
     space: &Space,
     (start, end): (u64, u64),
@@ -91,7 +93,7 @@ pub fn find_arena_tables(
     candidates
 }
 
-/// Return those candidates `(address, table)` whose entry `index` is an arena that has `pool` among its carved pools.
+/// Return those candidates `(address, table)` whose entry `index` describes an arena in which `pool` has been carved.
 fn fitting_tables(
     space: &Space,
     candidates: Vec<(u64, u64)>,
@@ -115,5 +117,5 @@ fn fitting_tables(
     kept.filter(|((_, entry), good)| *good && fits(entry)).map(|((candidate, _), _)| candidate).collect()
 }
 
-/// The bytes of `struct arena_object` that are read.
+/// The number of bytes of a `struct arena_object` that are read.
 const ENTRY: usize = 24;

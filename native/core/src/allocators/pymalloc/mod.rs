@@ -1,4 +1,4 @@
-//! CPython's pymalloc: arenas, their pools, and which blocks in the pools are in use.
+//! CPython's pymalloc: its arenas, their pools, and the blocks in the pools that are in use.
 
 pub(crate) mod locate;
 pub(crate) mod occupancy;

@@ -1,4 +1,4 @@
-//! How full pymalloc's arenas are, by size class. Only the headers of the pools are read.
+//! The occupancy of pymalloc's arenas, by size class. Only the headers of the pools are read.
 
 use crate::allocators::part::Part;
 use crate::allocators::pymalloc::pools::{Arena, Pools};
@@ -7,16 +7,16 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
 use std::collections::BTreeMap;
 
-/// The blocks of one size class in an arena.
+/// The number of blocks and pools of one size class in an arena.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     pub block_size: u64,
-    /// Pools that contain blocks.
+    /// The number of pools of the class that contain used blocks.
     pub pools: u64,
     pub used: u64,
 }
 
-/// An arena that contains blocks.
+/// An arena that contains used blocks.
 #[derive(Clone, Debug)]
 pub struct Occupied {
     pub number: u32,
@@ -25,18 +25,18 @@ pub struct Occupied {
     pub shares: Vec<Share>,
 }
 
-/// How one size class is spread over arenas.
+/// The distribution of one size class over arenas.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spread {
     pub block_size: u64,
-    /// The number of arenas in which the class has blocks.
+    /// The number of arenas that contain used blocks of the class.
     pub arenas: u64,
-    /// The number of arenas in which only this class has blocks, and the number of blocks there.
+    /// The number of arenas in which only this class has used blocks, and the number of these blocks.
     pub alone: u64,
     pub blocks_alone: u64,
 }
 
-/// Arenas filled to at most a given percentage, and the used bytes in them.
+/// The number of arenas that are filled to at most `percent`, and the used bytes in these arenas.
 #[derive(Clone, Copy, Debug)]
 pub struct Fill {
     pub percent: u64,
@@ -54,8 +54,8 @@ fn shares(pools: &Pools, arena: &Arena) -> Vec<Share> {
     classes.into_iter().map(share).collect()
 }
 
-/// Return how the blocks of each size class are spread over arenas, how many arenas are filled to each of `percents`
-/// (ascending), and the `most` arenas with the fewest used bytes.
+/// Return three results: the distribution of each size class over arenas; for each of `percents` (ascending), the
+/// number of arenas that are filled to at most this percentage; and the `most` arenas with the fewest used bytes.
 pub fn occupancy(
     watcher: &dyn Watcher,
     pools: &Pools,

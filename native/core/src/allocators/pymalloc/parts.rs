@@ -1,4 +1,4 @@
-//! The parts of an arena, and its unused bytes.
+//! The parts of an arena of pymalloc, and the unused bytes in it.
 
 use crate::allocators::block::{GroupBits, MAX_IN_GROUP};
 use crate::allocators::part::Part;
@@ -9,20 +9,20 @@ use gdbheap_access::work::Watcher;
 
 type Neighbour = Option<(u64, u64, &'static str)>;
 
-/// Unused bytes of an arena. The blocks before and after them are `(address, size, what)`.
+/// A run of unused bytes of an arena. `before` and `after` are the blocks next to the run, as `(address, size, what)`.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolHole {
     pub start: u64,
     pub end: u64,
-    /// The number of the arena.
+    /// The number of the arena that contains the run.
     pub arena: u32,
     pub before: Neighbour,
     pub after: Neighbour,
 }
 
 impl Pools {
-    /// Return what contains `address` as `(address, size, state)`; None outside every arena. The state is used, free,
-    /// `pool header`, `free pool` or `padding`.
+    /// Return the part that contains `address`, as `(address, size, state)`; None outside every arena. The state is
+    /// used, free, `pool header`, `free pool` or `padding`.
     pub fn find(&self, space: &Space, address: u64) -> Option<(u64, u64, &'static str)> {
         let arena = self.arena_at(address)?;
         let Some(ordinal) = self.pool_at(address) else {
@@ -37,8 +37,8 @@ impl Pools {
         self.find_in(space, pool, address)
     }
 
-    /// Return maximal runs of unused bytes of at least `minimum`. Adjacent free pools are joined, and so are adjacent
-    /// free blocks of one pool.
+    /// Return maximal runs of at least `minimum` unused bytes. Adjacent free pools are joined, and so are adjacent free
+    /// blocks of one pool.
     pub fn holes(&self, watcher: &dyn Watcher, space: &Space, minimum: u64) -> Result<Vec<PoolHole>> {
         let mut holes = Vec::new();
         for (place, arena) in self.arenas.iter().enumerate() {
@@ -126,7 +126,7 @@ impl Pools {
     }
 
     fn holes_of_arena(&self, space: &Space, arena: &Arena, minimum: u64, holes: &mut Vec<PoolHole>) {
-        // The current run of free bytes, and what stood before it.
+        // `open` is the current run of free bytes, `before` the part in front of this run.
         let mut open: Option<(u64, u64)> = None;
         let mut before: Neighbour = None;
         let mut close = |open: Option<(u64, u64)>, before: Neighbour, after: Neighbour| {
@@ -146,7 +146,8 @@ impl Pools {
         close(open, before, None);
     }
 
-    /// Return the block of a run of used blocks that touches a hole.
+    /// Return the one block that touches a hole at `address`, if the neighbour of the hole is a run of used blocks;
+    /// else the whole neighbour.
     fn edge(&self, start: u64, end: u64, part: Part, address: u64) -> (u64, u64, &'static str) {
         match (part, self.block_at(address)) {
             (Part::Used, Some(block)) => (block.address, block.size, word(part)),
@@ -155,7 +156,7 @@ impl Pools {
     }
 }
 
-/// Return pymalloc's name for a part.
+/// Return pymalloc's name for a kind of part.
 fn word(part: Part) -> &'static str {
     match part {
         Part::Header => "pool header",

@@ -1,8 +1,8 @@
 //! pymalloc's pools: their headers, and which of their blocks are free.
 //!
-//! `struct pool_header` is the same 48 bytes in every CPython from 2.7 to 3.15 (DWARF of the builds):
-//! `u32 ref.count@0, block *freeblock@8, nextpool@16, prevpool@24, u32 arenaindex@32, u32 szidx@36, u32 nextoffset@40,
-//! u32 maxnextoffset@44`. Blocks follow at +48; those from `nextoffset` on were never handed out.
+//! `struct pool_header` has the same 48 bytes in every CPython from 2.7 to 3.15 (DWARF of the builds): `u32
+//! ref.count@0, block *freeblock@8, nextpool@16, prevpool@24, u32 arenaindex@32, u32 szidx@36, u32 nextoffset@40, u32
+//! maxnextoffset@44`. Blocks follow at offset 48. The blocks from `nextoffset` on were never handed out.
 
 use crate::allocators::block::{Cell, GroupBits, MAX_IN_GROUP};
 use crate::allocators::damage::Damage;
@@ -27,7 +27,8 @@ pub(crate) struct Pool {
     pub(crate) arena: u32,
 }
 
-/// The blocks of a used pool that were handed out at least once: their size, count, and the first one's number.
+/// The blocks of a used pool that were handed out at least once: their size, their count, and the number of the first
+/// block.
 pub(crate) struct Carved {
     pub(crate) size: u64,
     pub(crate) count: u64,
@@ -37,32 +38,32 @@ pub(crate) struct Carved {
 #[derive(Clone, Copy)]
 pub(crate) struct Arena {
     pub(crate) address: u64,
-    /// The address up to which pools were carved.
+    /// The address up to which the arena has been carved into pools.
     pub(crate) carved: u64,
     pub(crate) end: u64,
     pub(crate) number: u32,
     pub(crate) first_pool: usize,
 }
 
-/// Every pool of one pymalloc, by arena and address.
+/// All pools of one pymalloc, by arena and address.
 pub struct Pools {
     pub(crate) pools: Vec<Pool>,
     pub(crate) arenas: Vec<Arena>,
     pub(crate) pool_size: u64,
     pub(crate) alignment: u64,
-    /// Damage in the headers.
+    /// Damage in the headers of pools.
     pub damage: Vec<Damage>,
-    /// For each MiB from the first arena on: the index of the first arena that ends after its start.
+    /// For each MiB from the first arena on: the index of the first arena that ends after the start of this MiB.
     by_mib: Vec<u32>,
     brief: Vec<Brief>,
-    /// The number of 64-bit words in a bit set of all blocks.
+    /// The number of 64-bit words in a bit set with one bit for each block.
     words: u32,
 }
 
-/// The fields of a pool that a look-up needs, in a sixth of the memory.
+/// Those fields of a pool that a look-up needs. They take a sixth of the memory of a whole pool header.
 #[derive(Clone, Copy)]
 struct Brief {
-    /// The size class plus one in the low 8 bits and `nextoffset` above; 0 for a free pool.
+    /// The size class plus one, in the low 8 bits, and `nextoffset` in the bits above; 0 for a free pool.
     shape: u32,
     /// The number of the pool's first block divided by 64. Numbers have no large gaps, because blocks are marked in bit
     /// sets.
@@ -70,7 +71,8 @@ struct Brief {
 }
 
 const MIB: u64 = 1 << 20;
-/// Arenas farther than this many MiB from the first one are found by a binary search, not in a table.
+/// The distance from the first arena, in MiB, up to which arenas are found with a table. Arenas farther away are found
+/// by a binary search.
 const MAX_MIB: u64 = 1 << 22;
 
 impl Pool {
@@ -78,7 +80,7 @@ impl Pool {
         (u64::from(self.size_class) + 1) * alignment
     }
 
-    /// Return how many blocks were handed out at least once.
+    /// Return how many blocks of the pool were handed out at least once.
     pub(crate) fn carved(&self, alignment: u64) -> u32 {
         (u64::from(self.next_offset).saturating_sub(HEADER) / self.block_size(alignment)) as u32
     }
@@ -103,7 +105,7 @@ impl Pools {
         ((self.pool_size - HEADER) / pool.block_size(self.alignment)) as u32
     }
 
-    /// Return the index of the pool that holds `address`.
+    /// Return the index of the pool that contains `address`.
     #[inline]
     pub(crate) fn pool_at(&self, address: u64) -> Option<usize> {
         let arena = self.arena_at(address)?;
@@ -122,7 +124,7 @@ impl Pools {
             Some(place) => *place as usize,
             None => self.arenas.partition_point(|arena| arena.end <= address),
         };
-        // Arenas may be smaller than a MiB: at most a few end inside the MiB of `address`.
+        // Arenas may be smaller than a MiB: a few of them may end inside the MiB that contains `address`.
         while self.arenas.get(place).is_some_and(|arena| arena.end <= address) {
             place += 1;
         }
@@ -149,8 +151,8 @@ impl Pools {
         }
     }
 
-    /// Return the block that holds `address`, if it was handed out at least once. None in headers, tails and free
-    /// pools.
+    /// Return the block that contains `address`, if the block was handed out at least once. None in headers, in the
+    /// unused ends of pools and in free pools.
     #[inline(always)]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         let ordinal = self.pool_at(address)?;
@@ -162,14 +164,14 @@ impl Pools {
         if shape == 0 {
             return None;
         }
-        // Both are small, and 32-bit division is several times faster.
+        // Both numbers are small, and a division of 32 bits is several times faster.
         let place = u64::from(offset as u32 / size as u32);
         let number = u64::from(first) * 64 + place;
         let handed_out = HEADER + (place + 1) * size <= u64::from(shape >> 8);
         handed_out.then(|| Cell::plain(number, pool + HEADER + place * size, size))
     }
 
-    /// Return the pools in use, with their indices.
+    /// Return the pools in use, each with its index.
     pub(crate) fn groups(&self) -> impl Iterator<Item = (usize, Carved)> + '_ {
         let carved = |(place, pool): (usize, &Pool)| {
             let (size, count) = (pool.block_size(self.alignment), u64::from(pool.carved(self.alignment)));
@@ -178,7 +180,7 @@ impl Pools {
         self.pools.iter().enumerate().filter(|(_, pool)| !pool.is_free()).map(carved)
     }
 
-    /// Return the count and bytes of used blocks of an arena.
+    /// Return the number and the bytes of the used blocks of an arena.
     pub(crate) fn used_of(&self, arena: &Arena) -> Tally {
         let mut sum = Tally::default();
         let pools = self.pools_of(arena).iter();
@@ -186,8 +188,8 @@ impl Pools {
         sum
     }
 
-    /// Show each used block of a pool as its address and bytes; unreadable bytes are zeros. `bytes` is a scratch
-    /// buffer.
+    /// Show each used block of a pool as its address and its bytes. Bytes that cannot be read are zeros. `bytes` is a
+    /// scratch buffer.
     pub(crate) fn show_used(&self, space: &Space, pool: &Pool, bytes: &mut Vec<u8>, mut show: impl FnMut(u64, &[u8])) {
         bytes.resize(self.pool_size as usize, 0);
         let got = space.fill(pool.address, bytes);
@@ -199,7 +201,7 @@ impl Pools {
         }
     }
 
-    /// Return a number above those of all blocks.
+    /// Return a number above the numbers of all blocks.
     pub(crate) fn block_numbers(&self) -> u64 {
         u64::from(self.words) * 64
     }
@@ -210,9 +212,9 @@ impl Pools {
         u64::from(self.brief[ordinal].first) * 64
     }
 
-    /// Return the block with a number.
+    /// Return the block with this number.
     pub(crate) fn block_of(&self, number: u64) -> Cell {
-        // Free pools have no numbers: they have the same first number as the pool after them.
+        // Free pools have no numbers of their own: each has the same first number as the pool after it.
         let ordinal = self.brief.partition_point(|brief| u64::from(brief.first) * 64 <= number) - 1;
         let pool = &self.pools[ordinal];
         let size = pool.block_size(self.alignment);
@@ -237,8 +239,8 @@ impl Pools {
         bits
     }
 
-    /// Mark the free blocks of a pool whose bytes are `bytes`, except those that were never handed out. Return false if
-    /// the chain leaves the pool or its length is wrong.
+    /// Mark the free blocks of a pool whose bytes are `bytes`, except blocks that were never handed out. Return false
+    /// if the chain of free blocks leaves the pool or has the wrong length.
     pub(crate) fn free_blocks(&self, pool: &Pool, bytes: &[u8], free: &mut GroupBits) -> bool {
         *free = [0; MAX_IN_GROUP / 64];
         let (size, carved) = (pool.block_size(self.alignment), pool.carved(self.alignment));
@@ -273,7 +275,7 @@ fn parse(bytes: &[u8], address: u64) -> Pool {
     }
 }
 
-/// Return what is wrong with a used pool, if anything: `(what, expected, found)`.
+/// Return the error in the header of a used pool, if there is one: `(what, expected, found)`.
 fn fault_of(pool: &Pool, index: u32, pool_size: u64, alignment: u64) -> Option<(&'static str, String, String)> {
     if pool.is_free() {
         return None;
@@ -292,21 +294,22 @@ fn fault_of(pool: &Pool, index: u32, pool_size: u64, alignment: u64) -> Option<(
     (pool.used > carved).then(|| ("ref.count of a pool", format!("at most {carved}"), pool.used.to_string()))
 }
 
-/// An arena as its table describes it.
+/// An arena, as its entry in the table of arenas describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct ArenaRow {
-    /// The arena's number among all arenas: interpreters may have tables of their own.
+    /// The number of the arena among all arenas. It may differ from `index`, because interpreters may have tables of
+    /// their own.
     pub number: u32,
-    /// The arena's index in its table, which its pools repeat.
+    /// The index of the arena in its table. The headers of the arena's pools contain the same index.
     pub index: u32,
     pub address: u64,
-    /// The address up to which pools were carved (`pool_address`).
+    /// The address up to which the arena has been carved into pools (`pool_address`).
     pub carved: u64,
     pub size: u64,
 }
 
-/// Read the headers of every pool. `arenas` may be in any order. Fails for a pool size or an alignment that no pymalloc
-/// has had.
+/// Read the headers of every pool. `arenas` may be in any order. Fails for a pool size or an alignment that no release
+/// of pymalloc has had.
 pub fn read_pools(
     watcher: &dyn Watcher,
     space: &Space,
@@ -340,7 +343,8 @@ impl Pools {
         Pools { pools, arenas, pool_size, alignment, damage, by_mib, brief, words: 0 }
     }
 
-    /// Add the arenas of another part. All of them lie after the present ones unless the target is damaged.
+    /// Add the arenas that another job has read. All of them lie after the present arenas, unless the target is
+    /// damaged.
     fn append(&mut self, part: Pools) {
         let before = self.pools.len();
         if let (Some(last), Some(first)) = (self.arenas.last(), part.arenas.first()) {

@@ -1,9 +1,9 @@
-//! tcmalloc's memory as areas without gaps.
+//! The memory of tcmalloc as areas: address ranges without gaps.
 
 /// The use of a piece of tcmalloc's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// A span with several blocks, or with a single one.
+    /// The piece is a span with several blocks, or with a single block.
     Blocks,
     Free,
     Returned,
@@ -11,7 +11,7 @@ pub(crate) enum Use {
     Unexplained,
 }
 
-/// A span, or metadata.
+/// A piece of tcmalloc's memory: a span or metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) start: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Piece {
     pub(crate) root: u32,
 }
 
-/// A range [start, end) without gaps. `root`: the number of its tcmalloc.
+/// An address range [start, end) of tcmalloc's memory without gaps. `root`: the number of the tcmalloc that owns it.
 #[derive(Clone, Copy, Debug)]
 pub struct Area {
     pub start: u64,
@@ -30,14 +30,14 @@ pub struct Area {
     last: usize,
 }
 
-/// All pieces, ascending and disjoint, and the areas that they form.
+/// All pieces of memory, ascending and disjoint, and the areas that they form.
 pub(crate) struct Areas {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) areas: Vec<Area>,
 }
 
 impl Areas {
-    /// Join pieces into areas. If two pieces claim the same bytes, the second one is dropped.
+    /// Join adjacent pieces into areas. If two pieces claim the same bytes, the second piece is dropped.
     pub(crate) fn of(mut all: Vec<Piece>) -> Areas {
         all.sort_by_key(|piece| piece.start);
         let (mut pieces, mut areas): (Vec<Piece>, Vec<Area>) = (Vec::with_capacity(all.len()), Vec::new());

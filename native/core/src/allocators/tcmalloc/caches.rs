@@ -1,10 +1,11 @@
-//! Find free blocks outside their spans: in the transfer caches of the central lists, and in threads' caches.
+//! Find free blocks that are not in the free lists of their spans: they are in the transfer caches of the central
+//! lists, or in threads' caches.
 //!
 //! A central list (`CentralFreeList`, central_freelist.h) is `i32 lock@0, u64 class@8, two headers of lists of spans,
-//! u64 num_spans, counter, {void *head, *tail} tc_slots[64]@128, i32 used_slots@1152`. The lists are consecutive, by
-//! class. A thread's cache (`ThreadCache`, thread_cache.h) begins with a list for each class, `{void *list@0, u32
-//! length@8, lowater, max_length, length_overages, i32 size@24}`. After these are its links `next, prev` to the caches
-//! of other threads. So no thread-local storage has to be found.
+//! u64 num_spans, counter, {void *head, *tail} tc_slots[64]@128, i32 used_slots@1152`. The central lists are
+//! consecutive, ordered by class. A thread's cache (`ThreadCache`, thread_cache.h) begins with a list for each class,
+//! `{void *list@0, u32 length@8, lowater, max_length, length_overages, i32 size@24}`. After these lists come the
+//! cache's links `next, prev` to the caches of other threads. So no thread-local storage has to be found.
 
 use crate::allocators::tcmalloc::chains::{Chain, Listed};
 use crate::allocators::tcmalloc::layout::{ALIGNMENT, MAX_CLASSES};
@@ -19,17 +20,18 @@ const SLOTS_AT: usize = 128;
 const SLOTS: usize = 64;
 const USED_SLOTS_AT: usize = SLOTS_AT + 16 * SLOTS;
 const CENTRAL_BYTES: usize = USED_SLOTS_AT + 12;
-/// Possible distances from one central list to the next. The distance is a multiple of LINE.
+/// Possible distances in bytes from one central list to the next. The real distance is a multiple of LINE.
 const STRIDES: std::ops::Range<usize> = CENTRAL_BYTES..2048;
 const LINE: usize = 64;
 const LIST: usize = 32;
-/// The links are at most this many bytes after the lists, even with the most lists.
+/// The largest distance in bytes from the end of the lists of a cache to the end of its links, even with the most
+/// lists.
 const LINKS: usize = 512;
 const CACHE_BYTES: usize = LIST * MAX_CLASSES + LINKS;
 const MAX_CACHES: usize = 1 << 16;
 
-/// Free blocks outside spans: the addresses of threads' caches, the chains of all caches, and how many locks of central
-/// lists are held.
+/// The free blocks outside the free lists of spans. `caches`: the addresses of threads' caches; `chains`: the chains of
+/// all caches; `locked`: how many locks of central lists are held.
 #[derive(Default)]
 pub(crate) struct Waiting {
     pub(crate) has_central: bool,
@@ -38,7 +40,8 @@ pub(crate) struct Waiting {
     pub(crate) locked: u64,
 }
 
-/// Find all caches by the static data of a module (`data`: each range's start and bytes), for classes of these `sizes`.
+/// Find all caches of a tcmalloc from the static data of its module. `data`: the start and the bytes of each range of
+/// this data; `sizes`: the sizes of the classes.
 pub(crate) fn waiting(
     watcher: &dyn Watcher,
     space: &Space,
@@ -60,7 +63,8 @@ pub(crate) fn waiting(
     Ok(found)
 }
 
-/// Return the offset of the central list of class 0, and the distance from one list to the next.
+/// Return the offset of the central list of class 0, and the distance from one central list to the next; None if there
+/// are no such lists.
 fn central_lists(bytes: &[u8], classes: usize) -> Option<(usize, usize)> {
     let class = |at: usize| u64_at(bytes, at + CLASS_AT);
     for at in (0..bytes.len().saturating_sub(CENTRAL_BYTES * classes)).step_by(ALIGNMENT as usize) {
@@ -84,7 +88,7 @@ fn central_lists(bytes: &[u8], classes: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// Add the chains of the central lists. `bytes` begin with the list of class 0, at address `start`.
+/// Add the chains of the central lists to `found`. `bytes` begin with the list of class 0, at the address `start`.
 fn add_central((start, bytes): (u64, &[u8]), stride: usize, classes: usize, found: &mut Waiting) {
     for class in 1..classes {
         let list = &bytes[class * stride..];
@@ -103,13 +107,14 @@ struct Caches<'a> {
     space: &'a Space,
     anonymous: &'a [(u64, u64)],
     sizes: &'a [u64],
-    /// The bytes of the caches that were read, by their addresses.
+    /// The bytes of each cache that was read, by the address of the cache.
     known: HashMap<u64, Vec<u8>>,
 }
 
 impl Caches<'_> {
-    /// Return the addresses of all caches. Static data points to at least one; links, checked at both ends, lead from
-    /// one to the next. The offset of the links is the one that leads to the most caches.
+    /// Return the addresses of all caches. Static data points to at least one cache, and links lead from one cache to
+    /// the next. Each link is checked at both ends. The offset of the links is the offset with which the most caches
+    /// are found.
     fn all(&mut self, data: &[(u64, Vec<u8>)]) -> Result<BTreeSet<u64>> {
         let mut first = BTreeSet::new();
         for word in data.iter().flat_map(|(_, bytes)| bytes.chunks_exact(8)).map(|word| u64_at(word, 0)) {
@@ -127,12 +132,12 @@ impl Caches<'_> {
         if best.len() > 1 {
             return Ok(best);
         }
-        // A single cache has no links. Caches whose threads are gone are empty.
+        // A single cache has no links to other caches. The caches of threads that have ended are empty.
         first.retain(|at| lengths(&self.known[at], self.sizes.len()) > 0);
         Ok(first)
     }
 
-    /// Return the caches that are linked with one of the caches in `first`, if the links lie at offset `link`.
+    /// Return the caches that are linked with one of the caches in `first`. `link` is the assumed offset of the links.
     fn linked(&mut self, first: &BTreeSet<u64>, link: usize) -> Result<BTreeSet<u64>> {
         let mut found = BTreeSet::new();
         let mut open: Vec<u64> = first.iter().copied().collect();
@@ -149,7 +154,8 @@ impl Caches<'_> {
         Ok(found)
     }
 
-    /// Return the bytes of the cache at an address; None unless each list's blocks have the size of its class.
+    /// Return the bytes of the cache at an address; None unless the blocks on each list have the size of the list's
+    /// class.
     fn read(&mut self, at: u64) -> Result<Option<&[u8]>> {
         if at % ALIGNMENT != 0 || range_at(self.anonymous, at).is_none() {
             return Ok(None);
@@ -175,12 +181,12 @@ fn has_sizes(bytes: &[u8], sizes: &[u64]) -> bool {
     (1..sizes.len()).all(|class| u64::from(u32_at(bytes, LIST * class + 24)) == sizes[class])
 }
 
-/// Return how many blocks the lists of a cache have together.
+/// Return the total number of blocks on all lists of a cache.
 fn lengths(bytes: &[u8], classes: usize) -> u64 {
     (1..classes).map(|class| u64::from(u32_at(bytes, LIST * class + 8))).sum()
 }
 
-/// Add the lists of the cache at an address.
+/// Add the lists of the cache with this address to `chains`.
 fn add_cache(cache: u64, bytes: &[u8], classes: usize, chains: &mut Vec<Chain>) {
     for class in 1..classes {
         let (head, length) = (u64_at(bytes, LIST * class), u64::from(u32_at(bytes, LIST * class + 8)));

@@ -1,4 +1,4 @@
-//! Free blocks in chains: the first word of each points to the next.
+//! Free blocks in chains: the first word of each block points to the next block.
 
 use crate::allocators::damage::{hex, Damage};
 use gdbheap_access::bytes::u64_at;
@@ -7,29 +7,29 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Control;
 
 const LINK: usize = 8;
-/// The description of a block that was freed twice.
+/// The description of a damaged block: one that was freed twice.
 pub(crate) const FREED: &str = "block in lists of free blocks";
 
-/// The kind of list that a free block is on.
+/// The kind of list that contains a free block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed {
     Transfer,
     ThreadCache,
 }
 
-/// What a link of a chain points to.
+/// The kind of address to which a link of a chain points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// A block of the class that was in no chain so far.
+    /// The link points to a block of the class that was in no chain so far.
     New,
-    /// A block that is already free, in a chain or in its span.
+    /// The link points to a block that is already free, in a chain or in its span.
     Again,
-    /// Not a block of the class.
+    /// The link does not point to a block of the class.
     Astray,
 }
 
-/// A chain of blocks of one class, from `head` to a 0; `at` is the address of the head. `last` and `length` are the
-/// last block and the count, if the list records them.
+/// A chain of blocks of one class, from `head` to a link that is 0. `at` is the address where the head is stored.
+/// `last` and `length` are the last block and the number of blocks, if the list records them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
     pub(crate) at: u64,
@@ -49,7 +49,8 @@ struct Followed {
 }
 
 /// Follow all chains at once, one step of each in turn, because each step waits for a read. `show` is called with each
-/// block and says what it is. Return, for each broken chain, the damage at the place where it breaks.
+/// block, and returns what the link to this block points to. Return the damage of each broken chain, at the place where
+/// the chain breaks.
 pub(crate) fn follow(
     space: &Space,
     control: &Control<'_>,
@@ -72,7 +73,7 @@ pub(crate) fn follow(
         bytes.resize(places.len() * LINK, 0);
         let good = space.many(&places, LINK, &mut bytes);
         for ((one, is_there), link) in open.iter_mut().zip(good).zip(bytes.chunks_exact(LINK)) {
-            // An unreadable link becomes an address that is no block.
+            // A link that cannot be read becomes an address that is no block.
             let next = if is_there { u64_at(link, 0) } else { u64::MAX };
             (one.before, one.at, one.count) = (one.at, next, one.count + 1);
         }
@@ -81,7 +82,7 @@ pub(crate) fn follow(
 }
 
 impl Followed {
-    /// Return what is wrong at the end of the chain, if anything. `link` is None if the chain ends with a 0.
+    /// Return the damage at the end of the chain, if there is any. `link` is None if the chain ends with a 0.
     fn damage(&self, link: Option<Link>) -> Option<Damage> {
         let Chain { at, last, length, .. } = self.chain;
         match link {

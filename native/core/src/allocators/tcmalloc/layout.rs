@@ -1,30 +1,31 @@
 //! Offsets of the fields of tcmalloc's structures, and its size classes.
 //!
 //! A span (`Span`, span.h) is `u64 start@0 (the number of its first page), length@8 (pages), next@16, prev@24, void
-//! *objects@32`, and from 40 on bits: 16 for how many blocks are handed out, 8 for the class, 2 for its location. It is
-//! the same in the debug information of 2.10 and the sources of 2.7 to 2.18.1. Sizes of pages are those that configure
-//! offers.
+//! *objects@32`. From offset 40 on it has bits: 16 for how many blocks are handed out, 8 for the class, 2 for the
+//! location. The layout is the same in the debug information of 2.10 and the sources of 2.7 to 2.18.1. Sizes of pages
+//! are those that configure offers.
 
 use gdbheap_access::bytes::{u32_at, u64_at};
 
 pub(crate) const SPAN_BYTES: usize = 48;
-/// The alignment of spans and of tables.
+/// The alignment of spans and of tables in bytes.
 pub(crate) const ALIGNMENT: u64 = 8;
 const ADDRESS_BITS: u32 = 48;
-/// The most classes, including class 0 for none (MAX_CLASSES), and the fewest classes that a table of sizes must have.
+/// The largest number of size classes, including class 0, which stands for no class (MAX_CLASSES), and the least number
+/// of classes that a table of sizes must have.
 pub(crate) const MAX_CLASSES: usize = 128;
 const FEWEST_CLASSES: usize = 30;
-/// The largest block of a class, and the largest span of such blocks.
+/// The size of the largest blocks of a class, and the size of the largest span of such blocks.
 const LARGEST: u64 = 256 << 10;
 const LARGEST_SPAN: u64 = 4 << 20;
 
-/// The size of a page, as bits. It determines how addresses are split.
+/// The size of a page, as a number of address bits. It determines how the map splits addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub page_bits: u32,
 }
 
-/// The shapes of builds: pages of 8 KiB unless configured otherwise.
+/// The shapes of all builds. Pages have 8 KiB unless configured otherwise.
 pub const SHAPES: [Shape; 7] = [
     Shape { page_bits: 13 },
     Shape { page_bits: 16 },
@@ -36,12 +37,12 @@ pub const SHAPES: [Shape; 7] = [
 ];
 
 impl Shape {
-    /// Return the shape whose pages have `page` bytes.
+    /// Return the shape for pages of `page` bytes.
     pub fn of(page: u64) -> Option<Shape> {
         SHAPES.into_iter().find(|shape| 1 << shape.page_bits == page)
     }
 
-    /// Return how many bits of a page's number select the element of a leaf (`TCMalloc_PageMap2` of pagemap.h).
+    /// Return how many bits of a page's number are the index in a leaf (`TCMalloc_PageMap2` of pagemap.h).
     pub(crate) fn leaf_bits(self) -> u32 {
         (ADDRESS_BITS - self.page_bits).div_ceil(2)
     }
@@ -54,43 +55,44 @@ impl Shape {
         8 << self.leaf_bits()
     }
 
-    /// Return the number of address bits below an index of the root.
+    /// Return the number of address bits below the index in the root.
     pub(crate) fn root_shift(self) -> u32 {
         self.page_bits + self.leaf_bits()
     }
 
-    /// Return the bytes of `pages` pages, or the address of a page's start. Saturates for numbers that are too large.
+    /// Return the number of bytes of `pages` pages, which is also the start address of the page with the number
+    /// `pages`. Saturates for numbers that are too large.
     pub(crate) fn bytes(self, pages: u64) -> u64 {
         pages.saturating_mul(1 << self.page_bits)
     }
 }
 
-/// The location of a span.
+/// The location of a span: in use, or on one of the lists of free spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
     InUse,
     Free,
-    /// Free, and its pages were returned to the kernel.
+    /// The span is free, and its pages were returned to the kernel.
     Returned,
-    /// An invalid value.
+    /// The field contains an invalid value.
     Unknown,
 }
 
 /// A span as its structure describes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
-    /// The address of its structure.
+    /// The address of the span's structure.
     pub(crate) at: u64,
-    /// The number of its first page.
+    /// The number of the span's first page.
     pub(crate) first: u64,
-    /// The range of its pages.
+    /// The address range of the span's pages.
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// The first of its free blocks.
+    /// The address of the first free block of the span.
     pub(crate) objects: u64,
-    /// The number of blocks that are not on its free list.
+    /// The number of the span's blocks that are not on its list of free blocks.
     pub(crate) handed_out: u64,
-    /// The class of the blocks; 0 for a single block that has all pages of the span.
+    /// The size class of the blocks; 0 for a single block that takes all pages of the span.
     pub(crate) class: usize,
     pub(crate) location: Location,
 }
@@ -124,7 +126,7 @@ impl Span {
         self.location == Location::InUse && self.class > 0
     }
 
-    /// Return the size of its blocks and their count; None if its class does not fit.
+    /// Return the size and the number of the span's blocks; None if the class of the span does not fit its pages.
     pub(crate) fn blocks(&self, sizes: &[u64]) -> Option<(u64, u64)> {
         let size = sizes.get(self.class).copied().filter(|size| *size > 0)?;
         let count = self.size() / size;
@@ -132,8 +134,8 @@ impl Span {
     }
 }
 
-/// Find tables of class sizes in static data (`class_to_size_` of common.h, 32 bits for each): 0, 8, 16 and so on,
-/// ascending, and a zero after the last one. The leading 0 of each table is for class 0.
+/// Find tables of class sizes in static data (`class_to_size_` of common.h, 32 bits for each size). Such a table has
+/// the sizes 0, 8, 16 and so on, ascending, and a zero after the last size. The leading 0 is for class 0.
 pub(crate) fn size_tables(data: &[u8]) -> Vec<Vec<u64>> {
     let size = |place: usize| u64::from(u32_at(data, 4 * place));
     let mut found = Vec::new();
@@ -154,7 +156,8 @@ pub(crate) fn size_tables(data: &[u8]) -> Vec<Vec<u64>> {
 mod tests {
     use super::*;
 
-    /// As `PageMap` of pagemap.h has it: leaves of 2 MiB for 2 GiB, a root of 1 MiB; and 512 KiB for 4 GiB.
+    /// Check the shapes against `PageMap` of pagemap.h: leaves of 2 MiB, for 2 GiB of addresses each, and a root of 1
+    /// MiB; or leaves of 512 KiB, for 4 GiB each.
     #[test]
     fn shapes() {
         let shape = SHAPES[0];

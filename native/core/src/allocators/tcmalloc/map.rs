@@ -9,18 +9,18 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::memory::window::Window;
 use gdbheap_access::work::Watcher;
 
-/// Bytes that are read at a time.
+/// The number of bytes that are read at a time.
 const PIECE: usize = 256 << 10;
 const STRETCH: u64 = 4 << 10;
-/// Elements of a leaf that are read to find out whether it is one.
+/// The number of elements of a table that are read to find out whether the table is a leaf.
 const ELEMENTS_ASKED: usize = 32;
-/// How many spans are checked for whether they contain the page that points to them.
+/// The number of spans that are checked for whether they contain the page that points to them.
 const SPANS_ASKED: usize = 5000;
-/// How many leaves are read for checks of a map's spans, or to see whether a table of sizes fits. Each covers 2 GiB of
-/// addresses or more.
+/// The number of leaves that are read to check a map's spans, or to see whether a table of sizes fits. Each leaf covers
+/// 2 GiB of addresses or more.
 pub(crate) const LEAVES_ASKED: usize = 16;
 
-/// The root of a map in static data, and the bytes of a page.
+/// The address of the root of a map in static data, and the size of a page in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundMap {
     pub address: u64,
@@ -36,7 +36,7 @@ fn show_words(space: &Space, start: u64, size: u64, mut show: impl FnMut(u64, u6
     });
 }
 
-/// Find the roots of maps in `data` (ascending, joined). Their leaves and spans must lie in `anonymous` memory
+/// Find the roots of maps in `data` (ascending, joined). The leaves and spans of a map must lie in `anonymous` memory
 /// (ascending, joined).
 pub fn find_page_maps(
     watcher: &dyn Watcher,
@@ -78,8 +78,8 @@ impl Search<'_> {
         address % ALIGNMENT == 0 && place.is_some_and(|(_, end)| end - address >= size)
     }
 
-    /// Return a leaf's index in the root, derived from the first spans to which it points; None if it points to none,
-    /// or to anything else.
+    /// Return a leaf's index in the root, derived from the first spans to which the leaf points; None if it points to
+    /// no spans, or to anything else.
     fn upper_bits(&self, leaf: u64) -> Option<u64> {
         let elements = self.first_elements(leaf)?;
         let mask = (1u64 << self.shape.leaf_bits()) - 1;
@@ -91,8 +91,8 @@ impl Search<'_> {
         })
     }
 
-    /// Return the first elements of a leaf, each with its index; None if one cannot be the address of a span. No more
-    /// is read than needed.
+    /// Return the first elements of a leaf, each with its index; None if an element cannot be the address of a span. No
+    /// more elements are read than needed.
     fn first_elements(&self, leaf: u64) -> Option<Vec<(u64, u64)>> {
         let (mut found, mut at, end) = (Vec::new(), leaf, leaf + self.shape.leaf_bytes());
         let mut bytes = [0; STRETCH as usize];
@@ -119,8 +119,8 @@ impl Search<'_> {
         Some(Span::of(self.shape, at, &bytes)).filter(|span| span.size() > 0 && span.end < u64::MAX)
     }
 
-    /// Return whether most pages point to spans that contain them. Elements for pages inside a span are leftovers and
-    /// may point to anything.
+    /// Return whether most pages point to spans that contain these pages. The elements for pages in the middle of a
+    /// span are leftovers and may point to anything.
     fn is_proven(&self, watcher: &dyn Watcher, root: u64) -> Result<bool> {
         let (mut right, mut wrong, mut behind) = (0u64, 0u64, 0);
         let (named, _) = named_spans(watcher, self.space, self.shape, root, LEAVES_ASKED)?;
@@ -150,11 +150,11 @@ pub(crate) fn leaves(space: &Space, shape: Shape, root: u64) -> Vec<(u64, u64)> 
     found
 }
 
-/// Pages with the spans to which they point, and leaves.
+/// Pages with the spans to which they point, as pairs, and the addresses of leaves.
 type Named = (Vec<(u64, u64)>, Vec<u64>);
 
-/// Return `(number of the page, address of a span)`, ascending, keeping the first of neighbours that point to the same
-/// span; and the leaves. At most `most` leaves are read.
+/// Return pairs `(number of a page, address of the span to which the page points)`, ascending, and the leaves. Of
+/// neighbouring pages that point to the same span, only the first is returned. At most `most` leaves are read.
 pub(crate) fn named_spans(watcher: &dyn Watcher, space: &Space, shape: Shape, root: u64, most: usize) -> Result<Named> {
     let leaves = leaves(space, shape, root);
     let mut found: Vec<(u64, u64)> = Vec::new();
@@ -169,8 +169,8 @@ pub(crate) fn named_spans(watcher: &dyn Watcher, space: &Space, shape: Shape, ro
     Ok((found, leaves.into_iter().map(|(leaf, _)| leaf).collect()))
 }
 
-/// Return the spans that begin at the page that points to them, ascending and disjoint. A span to which only a page
-/// inside another span points is a leftover.
+/// Return the spans to which their own first page points, ascending and disjoint. A span to which only a page inside
+/// another span points is a leftover.
 pub(crate) fn spans(space: &Space, shape: Shape, named: &[(u64, u64)]) -> Vec<Span> {
     let (mut found, mut behind): (Vec<Span>, u64) = (Vec::new(), 0);
     for ((page, _), span) in named.iter().zip(named_in(space, shape, named)) {
@@ -183,8 +183,8 @@ pub(crate) fn spans(space: &Space, shape: Shape, named: &[(u64, u64)]) -> Vec<Sp
     found
 }
 
-/// Read the spans to which pages point, and return them in the pages' order; None for an address that cannot be read.
-/// They are read in address order, because many are neighbours.
+/// Read the spans to which pages point, and return them in the order of the pages; None for a span that cannot be read.
+/// The spans are read in address order, because many of them are neighbours.
 fn named_in(space: &Space, shape: Shape, named: &[(u64, u64)]) -> Vec<Option<Span>> {
     let mut order: Vec<(u64, usize)> = named.iter().enumerate().map(|(place, (_, at))| (*at, place)).collect();
     order.sort_unstable();

@@ -1,13 +1,13 @@
-//! tcmalloc's own memory: chunks of 8 MiB with spans, leaves of the map and threads' caches (`MetaDataAlloc`,
-//! common.cc). Nothing points to a chunk; the metadata in it shows where it is.
+//! Find tcmalloc's own memory: chunks of 8 MiB with spans, leaves of the map and threads' caches (`MetaDataAlloc`,
+//! common.cc). Nothing points to a chunk. The addresses of the metadata in it show where it lies.
 
 use gdbheap_access::bytes::{append, outside};
 use gdbheap_access::machine::PageSize;
 
 const CHUNK: u64 = 8 << 20;
 
-/// Return the chunks as ranges, ascending: in `anonymous` memory outside `taken` (both ascending and disjoint), around
-/// the `known` metadata ([start, end), ascending).
+/// Return the chunks of metadata as ranges, ascending. They lie in `anonymous` memory outside `taken` (both ascending
+/// and disjoint), and contain the `known` metadata ([start, end), ascending).
 pub(crate) fn chunks(
     page: PageSize,
     anonymous: &[(u64, u64)],
@@ -21,7 +21,7 @@ pub(crate) fn chunks(
         let first = known.partition_point(|(start, _)| *start < from);
         let last = known.partition_point(|(start, _)| *start < to);
         match known.get(first..last) {
-            // A gap that is no longer than a chunk, and contains metadata, is one chunk.
+            // A gap that contains metadata and is not longer than a chunk is one chunk.
             Some(inside) if !inside.is_empty() && to - from <= CHUNK => found.push((from, to)),
             Some(inside) => add_chunks(page, (from, to), inside, &mut found),
             None => (),

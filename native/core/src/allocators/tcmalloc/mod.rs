@@ -1,5 +1,5 @@
-//! tcmalloc of gperftools 2.7 to 2.18: its spans, their use, and which blocks are handed out. No symbols are needed.
-//! The allocator of the same name from google/tcmalloc is a different one.
+//! tcmalloc of gperftools 2.7 to 2.18: its spans, the use of each span, and the blocks that are handed out. No symbols
+//! are needed. The allocator of the same name from google/tcmalloc is a different one.
 
 pub(crate) mod areas;
 pub(crate) mod caches;

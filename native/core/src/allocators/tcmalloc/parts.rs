@@ -9,7 +9,8 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 
-/// A run of unused bytes. The parts before and after it are `(address, size, what)`.
+/// A run of unused bytes in tcmalloc's memory. `before` and `after` are the parts next to the run, as `(address, size,
+/// what)`.
 #[derive(Clone, Copy, Debug)]
 pub struct TcmallocHole {
     pub start: u64,
@@ -20,7 +21,8 @@ pub struct TcmallocHole {
 
 type Neighbour = Option<(u64, u64, &'static str)>;
 
-/// The part that contains an address: its start, size and state, and the list on which a free block is.
+/// The part of tcmalloc's memory that contains an address: its start, size and state, and, for a free block, the list
+/// on which the block is.
 #[derive(Clone, Copy, Debug)]
 pub struct TcmallocFound {
     pub address: u64,
@@ -41,13 +43,13 @@ impl Parts for Tcmalloc {
 }
 
 impl Tcmalloc {
-    /// Return the areas, ascending.
+    /// Return the areas, by ascending address.
     pub fn areas(&self) -> &[Area] {
         &self.areas.areas
     }
 
     fn parts_of(&self, area: &Area, show: &mut impl FnMut(u64, u64, Part)) {
-        // The runs are in the order of their pieces.
+        // The runs of blocks are in the same order as their pieces.
         let mut place = self.runs.runs.partition_point(|run| run.start < area.start);
         for piece in self.areas.pieces_of(area) {
             match plain(piece.of) {
@@ -60,7 +62,7 @@ impl Tcmalloc {
         }
     }
 
-    /// Show the blocks of a span, joining neighbours of the same kind, and the padding after them.
+    /// Show the blocks of a span, with neighbours of the same kind joined, and the padding after the blocks.
     fn parts_of_run(&self, piece: &Piece, place: usize, show: &mut impl FnMut(u64, u64, Part)) {
         let run = &self.runs.runs[place];
         let mut from = 0;
@@ -84,8 +86,8 @@ impl Tcmalloc {
         lists.into_iter().find(|(list, _)| bits::get(list, number)).map_or(Part::Free, |(_, part)| part)
     }
 
-    /// Return what contains `address`; None outside all areas. The state is used, free, `free pages`, `returned pages`,
-    /// metadata, padding or unexplained.
+    /// Return the part that contains `address`; None outside all areas. The state is used, free, `free pages`,
+    /// `returned pages`, metadata, padding or unexplained.
     pub fn find(&self, address: u64) -> Option<TcmallocFound> {
         let piece = self.areas.piece_at(address)?;
         let of = |(start, end): (u64, u64), state, list| {
@@ -109,7 +111,7 @@ impl Tcmalloc {
         }
     }
 
-    /// Return maximal runs of unused bytes of at least `minimum`. Returned pages do not count.
+    /// Return maximal runs of at least `minimum` unused bytes. Returned pages do not count as unused bytes.
     pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<TcmallocHole>> {
         let mut holes = Vec::new();
         for area in self.areas() {
@@ -131,7 +133,7 @@ impl Tcmalloc {
                 open = Some((open.map_or(start, |run| run.0), end));
                 return;
             }
-            // If the neighbour is a run of used blocks, report the single block that touches the hole.
+            // If the neighbour is a run of used blocks, report only the one block that touches the hole.
             let edge = |address: u64| match self.runs.block_at(address) {
                 Some(cell) if part == Part::Used => Some((cell.address, cell.size, part.name())),
                 _ => Some((start, end - start, part.name())),
@@ -142,13 +144,14 @@ impl Tcmalloc {
         close(open, before, None);
     }
 
-    /// Return [start, end) of the free pages that were not returned, ascending.
+    /// Return [start, end) of the free pages that were not returned to the kernel, ascending.
     pub fn unused(&self) -> Vec<(u64, u64)> {
         let free = self.areas.pieces.iter().filter(|piece| piece.of == Use::Free);
         free.map(|piece| (piece.start, piece.end)).collect()
     }
 
-    /// Return [start, end) of blocks in threads' caches and in transfer caches, ascending; adjacent blocks are joined.
+    /// Return [start, end) of the blocks in threads' caches and in transfer caches, ascending, with adjacent blocks
+    /// joined.
     pub fn waiting(&self) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
         for place in 0..self.runs.runs.len() {
@@ -196,7 +199,7 @@ impl Tcmalloc {
     }
 }
 
-/// Return the kind of part for a piece without blocks, and the name of its state; None for a piece with blocks.
+/// Return the kind of a piece without blocks, and the name of its state; None for a piece with blocks.
 fn plain(of: Use) -> Option<(Part, &'static str)> {
     match of {
         Use::Blocks => None,

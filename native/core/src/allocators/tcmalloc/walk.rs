@@ -1,5 +1,5 @@
-//! Read all memory of one or more tcmallocs: spans, metadata, and which blocks are used, free in their spans, or free
-//! in caches.
+//! Read all memory of one or more tcmallocs: spans, metadata, and the blocks that are used, free in their spans, or
+//! free in caches.
 
 use crate::allocators::damage::{hex, Damage};
 use crate::allocators::runs::{Run, Runs};
@@ -21,17 +21,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const MAX_DAMAGE: usize = 1000;
-/// The most spans that are checked against a table of sizes.
+/// The largest number of spans that are checked against a table of sizes.
 const SPANS_ASKED: usize = 2048;
-/// The most elements of the map that are read to find these spans: many are leftovers, or point to free spans.
+/// The largest number of elements of the map that are read to find these spans. It is larger because many elements are
+/// leftovers or point to free spans.
 const NAMED_ASKED: usize = 8 * SPANS_ASKED;
-/// Spans that one worker walks at a time.
+/// The number of spans that one worker walks at a time.
 const SPANS_IN_JOB: usize = 1024;
-/// The most bytes that are read of a module's static data.
+/// The largest number of bytes that are read of a module's static data.
 const MAX_DATA: u64 = 64 << 20;
 
-/// How well a table of sizes fits. `spans`: how many spans with blocks were checked; `fit`: in how many of them the
-/// number of free blocks and the count of other blocks add up.
+/// The numbers which tell how well a table of sizes fits. `spans`: how many spans with blocks were checked; `fit`: in
+/// how many of them the number of free blocks and the count of other blocks add up to the number of all blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcmallocFit {
     pub spans: u64,
@@ -46,7 +47,8 @@ pub struct TcmallocRoot {
 }
 
 /// The memory of a tcmalloc in bytes: used blocks; free blocks in their spans (`listed`), in transfer caches and in
-/// threads' caches; unused ends of spans (`waste`); free pages, returned pages, and its own memory.
+/// threads' caches; unused ends of spans (`waste`); free pages; pages returned to the kernel; and tcmalloc's own
+/// memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcmallocUse {
     pub used: u64,
@@ -59,8 +61,8 @@ pub struct TcmallocUse {
     pub metadata: u64,
 }
 
-/// Blocks of one size: the number of their spans, and how many are used, free in their spans, in transfer caches and in
-/// threads' caches.
+/// The blocks of one size: the number of their spans, and how many blocks are used, free in their spans, in transfer
+/// caches, and in threads' caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeUse {
     pub root: u32,
@@ -72,7 +74,8 @@ pub struct SizeUse {
     pub cached: u64,
 }
 
-/// A thread's cache: the number of its tcmalloc (`root`), its address, and the count and bytes of its blocks.
+/// A thread's cache: the number of its tcmalloc (`root`), the address of the cache, and the number and bytes of the
+/// blocks in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUse {
     pub root: u32,
@@ -81,8 +84,8 @@ pub struct CacheUse {
     pub bytes: u64,
 }
 
-/// What threads inside tcmalloc had left half changed. `locked`: locks of central lists that are held. `chains`: broken
-/// chains. `astray`: entries of chains that are also free elsewhere, or are not blocks.
+/// The changes that threads inside tcmalloc had not finished. `locked`: the number of locks of central lists that are
+/// held. `chains`: broken chains. `astray`: entries of chains that are also free elsewhere, or that are no blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InMotion {
     pub locked: u64,
@@ -90,24 +93,26 @@ pub struct InMotion {
     pub astray: u64,
 }
 
-/// All memory of some tcmallocs, by address.
+/// All memory of one or more tcmallocs, by address.
 pub struct Tcmalloc {
     pub runs: Arc<Runs>,
     /// For each run, the number of its tcmalloc.
     pub(super) owners: Vec<u32>,
-    /// Blocks in threads' caches and in transfer caches, by number.
+    /// A bit for each block in a thread's cache or in a transfer cache, by the block's number.
     pub(super) cached: Bits,
     pub(super) transfer: Bits,
     pub(super) areas: Areas,
-    /// For each tcmalloc, how many threads' caches were found; None if its central lists were not found.
+    /// For each tcmalloc, the number of threads' caches that were found; None if the tcmalloc's central lists were not
+    /// found.
     pub caches: Vec<Option<usize>>,
-    /// The content of each thread's cache.
+    /// The number and bytes of the blocks in each thread's cache.
     pub holding: Vec<CacheUse>,
     pub moving: InMotion,
     pub damage: Vec<Damage>,
-    /// Spans in which the number of free blocks and the count of other blocks do not add up.
+    /// Spans in which the number of free blocks and the count of other blocks do not add up to the number of all
+    /// blocks.
     pub miscounted: Vec<Damage>,
-    /// Lists of free blocks outside spans that are broken.
+    /// Broken lists of free blocks in caches.
     pub broken: Vec<Damage>,
 }
 
@@ -128,25 +133,25 @@ fn read_data(space: &Space, data: &[(u64, u64)]) -> Vec<(u64, Vec<u8>)> {
     data.iter().map(&mut read).collect()
 }
 
-/// The free blocks of one span: bits for the blocks that are not free, whether their number matches the span's count,
-/// and where the list of free blocks breaks.
+/// The result of following the free blocks of one span. `used`: a bit for each block that is not free; `fits`: whether
+/// the number of these blocks matches the span's count; `broken`: the place where the list of free blocks breaks.
 struct Counted {
     used: Vec<u64>,
     fits: bool,
     broken: Option<Damage>,
 }
 
-/// The offset of the span's list of free blocks.
+/// The offset in a span of the head of its list of free blocks.
 const OBJECTS_AT: u64 = 32;
 
-/// Follow the free blocks of a span of `count` blocks of `size` bytes. Unreadable links count as zeros.
+/// Follow the free blocks of a span that has `count` blocks of `size` bytes. A link that cannot be read counts as zero.
 fn count_span(window: &mut Window<'_>, span: &Span, (size, count): (u64, u64)) -> Counted {
     let mut used = vec![u64::MAX; count.div_ceil(64) as usize];
     bits::clear_range(&mut used, count, count.next_multiple_of(64));
     let (mut at, mut free, mut from) = (span.objects, 0, span.at + OBJECTS_AT);
     let bytes = if at == 0 { &[] } else { window.available(span.start, (count * size) as usize) };
-    // Multiplying is faster than dividing, and exact at the start of a block; the product below rejects other
-    // addresses.
+    // Multiplying is faster than dividing, and the result is exact for the start of a block. The product in the next
+    // lines rejects other addresses.
     let reciprocal = (1u64 << 32).div_ceil(size);
     while at != 0 {
         let inside = at.wrapping_sub(span.start);
@@ -165,7 +170,8 @@ fn count_span(window: &mut Window<'_>, span: &Span, (size, count): (u64, u64)) -
     Counted { used, fits: free + span.handed_out == count, broken: None }
 }
 
-/// Return the table of class sizes that fits the most spans of a sample, and how many it fits; None without a table.
+/// Return the table of class sizes that fits the most spans of a sample, and how many spans it fits; None if there is
+/// no table.
 fn best_sizes(
     watcher: &dyn Watcher,
     space: &Space,
@@ -202,19 +208,20 @@ pub fn fit_of(watcher: &dyn Watcher, space: &Space, root: &TcmallocRoot) -> Resu
     Ok(best.map_or(TcmallocFit::default(), |(_, fit)| fit))
 }
 
-/// The results of reading some tcmallocs, gathered in one after the other.
+/// The results of reading one or more tcmallocs, collected one tcmalloc after the other.
 #[derive(Default)]
 struct Gathered {
-    /// Each run with the number of its tcmalloc and a bit for each used block.
+    /// Each run with the number of its tcmalloc, and with a bit for each used block.
     runs: Vec<(u32, Run, Vec<u64>)>,
     pieces: Vec<Piece>,
-    /// For each tcmalloc, the sizes of its classes and its free blocks outside spans.
+    /// For each tcmalloc, the sizes of its classes, and its free blocks in caches.
     waiting: Vec<(Vec<u64>, Waiting)>,
     damage: Vec<Damage>,
     miscounted: Vec<Damage>,
 }
 
-/// Read all memory of the tcmallocs in `roots`. `anonymous`: ranges in which tcmalloc's own memory may lie, ascending.
+/// Read all memory of the tcmallocs in `roots`. `anonymous`: the ranges in which tcmalloc's own memory may lie,
+/// ascending.
 pub fn read_tcmalloc(
     watcher: &dyn Watcher,
     space: &Space,
@@ -252,7 +259,7 @@ pub fn read_tcmalloc(
     found.finish(watcher, space)
 }
 
-/// What a worker found in some spans.
+/// The data that a worker found in some spans.
 #[derive(Default)]
 struct Walked {
     pieces: Vec<Piece>,
@@ -293,7 +300,8 @@ impl Walked {
         };
         let mut counted = count_span(window, span, (size, count));
         if span.objects == 0 && span.handed_out == 0 {
-            // The span is just being cut into blocks (`CentralFreeList::Populate`): its list is stored last.
+            // A thread is just cutting the span into blocks (`CentralFreeList::Populate`), which stores the span's list
+            // last.
             counted.used.fill(0);
         }
         if !counted.fits {
@@ -334,7 +342,7 @@ impl Gathered {
     fn finish(mut self, watcher: &dyn Watcher, space: &Space) -> Result<Tcmalloc> {
         let areas = Areas::of(std::mem::take(&mut self.pieces));
         self.runs.sort_by_key(|(_, run, _)| run.start);
-        // A run whose span was dropped for an overlap is in no area.
+        // If a run's span was dropped because of an overlap, the run is in no area.
         let mut there = areas.with_blocks().peekable();
         self.runs.retain(|(_, run, _)| {
             while there.next_if(|start| *start < run.start).is_some() {}
@@ -367,7 +375,7 @@ impl Gathered {
     }
 }
 
-/// The blocks of chains, by number.
+/// The blocks that are in chains, as bits by the blocks' numbers.
 struct Lists<'a> {
     runs: &'a Runs,
     cached: Bits,
@@ -398,7 +406,7 @@ impl<'a> Lists<'a> {
         let show = |block: u64, chain: &Chain| {
             let link = self.take(block, sizes[chain.class], chain.listed);
             astray += u64::from(link != Link::New);
-            // A cache's lists lie in the cache itself.
+            // The heads of a thread cache's lists lie in the cache itself.
             let cache = holding.range_mut(..=chain.at).next_back();
             if let Some((_, row)) = cache.filter(|_| link == Link::New && chain.listed == Listed::ThreadCache) {
                 (row.blocks, row.bytes) = (row.blocks + 1, row.bytes + sizes[chain.class]);
@@ -414,8 +422,8 @@ impl<'a> Lists<'a> {
         Ok(())
     }
 
-    /// Record that a chain contains the block at `block`. Return `Astray` if no block of that size begins there;
-    /// `Again` if the block is already free in its span or in a chain; else `New`.
+    /// Record that a chain contains the block at `block`. Return `Astray` if no block of this size begins there,
+    /// `Again` if the block is already free in its span or in a chain, else `New`.
     fn take(&mut self, block: u64, size: u64, listed: Listed) -> Link {
         let run = self.runs.run_at(block).map(|place| self.runs.runs[place]);
         if run.is_none_or(|run| run.stride != size || (block - run.start) % size != 0) {
@@ -455,8 +463,8 @@ impl Tcmalloc {
         self.runs.runs.len()
     }
 
-    /// Return the spans of several blocks, including their unused ends. Blocks in caches count as not free. Any thread
-    /// may own any block of a span.
+    /// Return the spans that have several blocks, including the unused ends of these spans. Blocks in caches count as
+    /// not free. Any thread may own any block of a span.
     pub fn slabs(&self) -> impl Iterator<Item = BlockSlab> + '_ {
         let all = self.runs.runs.iter().zip(&self.owners).enumerate().filter(|(_, (run, _))| run.count > 1);
         all.map(|(place, (run, root))| {
@@ -518,8 +526,8 @@ impl Tcmalloc {
         rows
     }
 
-    /// Return `(block size, runs, used blocks, free blocks)` of each block size, ascending, of one tcmalloc or all.
-    /// Blocks in transfer caches and in threads' caches count as free.
+    /// Return `(block size, runs, used blocks, free blocks)` of each block size, ascending, of the tcmalloc with the
+    /// index `root`, or of all tcmallocs. Blocks in transfer caches and in threads' caches count as free.
     pub fn classes(&self, root: Option<u32>) -> Vec<(u64, u64, u64, u64)> {
         let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
         for size in self.sizes().into_iter().filter(|size| root.is_none_or(|root| root == size.root)) {

@@ -1,11 +1,11 @@
-//! A curve of a bounded number of points. As more are added, each point covers more calls, and keeps the highest value
-//! of these.
+//! A curve with a bounded number of points. As more points are added, each point covers more calls, and keeps the
+//! highest value of these calls.
 
-/// The most points.
+/// The largest number of points of a curve.
 const MOST: usize = 2048;
 
-/// The blocks in use after `calls` calls, at the time `nanoseconds`. `most_bytes`: the most bytes in use since the
-/// point before.
+/// The blocks in use after `calls` calls, at the time `nanoseconds`. `most_bytes`: the largest number of bytes in use
+/// since the previous point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     pub calls: u64,
@@ -17,7 +17,7 @@ pub struct Point {
 
 pub(super) struct Curve {
     width: u64,
-    /// Each point with the number of its bucket.
+    /// The points of the curve, each with the number of its bucket.
     points: Vec<(u64, Point)>,
 }
 
@@ -31,7 +31,8 @@ impl Curve {
         self.width
     }
 
-    /// Add a point. `key` is the value by which buckets are made, and never decreases.
+    /// Add a point. `key` is the value from which the point's bucket is computed; it never decreases from one call to
+    /// the next.
     pub(super) fn add(&mut self, key: u64, point: Point) {
         push(&mut self.points, key / self.width, point);
         while self.points.len() > MOST {

@@ -1,13 +1,14 @@
-//! A histogram of block lifetimes, in calls or in nanoseconds. It is exact below 256, and has steps of less than 1/128
-//! of the value above.
+//! A histogram of block lifetimes, in calls or in nanoseconds. Lifetimes below 256 are exact. Above, the width of a
+//! bucket is less than 1/128 of the lifetime.
 
 const EXACT_BITS: u32 = 8;
 const EXACT: usize = 1 << EXACT_BITS;
-/// Steps between two powers of two.
+/// The number of buckets between two powers of two.
 const STEPS: usize = EXACT / 2;
 const BUCKETS: usize = EXACT + (u64::BITS - EXACT_BITS) as usize * STEPS;
 
-/// The blocks that lived at least `start` and less than `end`, a power of two. The first span is [0, 1).
+/// The number of blocks that lived at least `start` and less than `end` (in calls or nanoseconds). `end` is a power of
+/// two. The first span is [0, 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     pub start: u64,
@@ -15,8 +16,9 @@ pub struct Span {
     pub blocks: u64,
 }
 
-/// A summary of lifetimes. `zero`: blocks that lived 0. Half of the blocks lived no longer than `median`, nine tenths
-/// no longer than `most_of`; both are too high by less than 1/128. `longest` is exact.
+/// A summary of lifetimes. `zero`: the number of blocks with the lifetime 0. Half of the blocks lived no longer than
+/// `median`, nine tenths no longer than `most_of`. Each of these two is too high by less than 1/128. `longest` is
+/// exact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lives {
     pub zero: u64,
@@ -77,7 +79,7 @@ impl Histogram {
         }
     }
 
-    /// Return the lifetime that `wanted` blocks did not exceed, rounded up to the end of its bucket.
+    /// Return the lifetime that `wanted` of the blocks did not exceed, rounded up to the end of its bucket.
     fn reached(&self, wanted: u64) -> u64 {
         let mut sum = 0;
         let bucket = self.counts.iter().position(|count| {

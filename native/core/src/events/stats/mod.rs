@@ -1,8 +1,8 @@
 //! Statistics of recorded calls in one pass: sizes, lifetimes, and bytes in use over time.
 //!
-//! Memory is proportional to the most blocks that were in use at once; all else has a fixed size, however many calls
-//! there are. A block's life begins with the call that allocated it and ends with its release. realloc continues the
-//! life, wherever it moves the block, unless the block is unknown.
+//! The memory needed is proportional to the largest number of blocks that were in use at the same time. Everything else
+//! has a fixed size, however many calls there are. A block's life begins with the call that allocated it and ends with
+//! its release. realloc continues the life of the block, wherever it moves the block, unless the block is unknown.
 
 mod curve;
 mod lifetimes;
@@ -21,7 +21,7 @@ pub use lifetimes::{Lives, Span};
 pub use sizes::SizeRow;
 use sizes::Sizes;
 
-/// The initial width of a bucket of the curve over time, in nanoseconds.
+/// The initial width of the buckets of the curve over time, in nanoseconds.
 const FIRST_TICK: u64 = 1000;
 
 /// The number of calls of each kind. mmap and the kinds after it have no call numbers.
@@ -48,8 +48,8 @@ pub struct InUse {
     pub usable: u64,
 }
 
-/// The blocks in use after a call. `call`: the number of the call, from 1 on; `nanoseconds`: the last time in the log
-/// before the call, counted from the first time in the log.
+/// The blocks in use after a call. `call`: the number of the call, from 1 on. `nanoseconds`: the last time in the log
+/// before the call, as the time since the first time in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     pub call: u64,
@@ -57,8 +57,8 @@ pub struct Moment {
     pub in_use: InUse,
 }
 
-/// How realloc resized known blocks: how many grew, shrank and moved. `copied`: the bytes that had to be copied for
-/// moved blocks, the smaller of the old and the new size each.
+/// The results of realloc for known blocks: how many blocks grew, shrank and moved. `copied`: the bytes that had to be
+/// copied for moved blocks, for each block the smaller of its old and its new size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resized {
     pub grown: u64,
@@ -104,8 +104,8 @@ pub struct Stats {
     pub whole: bool,
 }
 
-/// Compute the statistics of recorded calls. Fails for a stage that is larger than any can be; a damaged stage ends the
-/// pass.
+/// Compute the statistics of recorded calls. Fails for a stage that is larger than any stage can be. A damaged stage
+/// ends the pass.
 pub fn stats(watcher: &dyn Watcher, stages: &Stages<'_>) -> Result<Stats> {
     let mut counter = Counter::new(stages.room);
     let whole = stages.show(watcher, |event| counter.add(event))?;
@@ -115,7 +115,7 @@ pub fn stats(watcher: &dyn Watcher, stages: &Stages<'_>) -> Result<Stats> {
 struct Block {
     size: u64,
     usable: u64,
-    /// The number of the call that allocated the block, and (`nanoseconds`) the time of the call.
+    /// The number of the call that allocated the block, and (`nanoseconds`) the time of that call.
     call: u64,
     nanoseconds: u64,
 }
@@ -123,17 +123,18 @@ struct Block {
 struct Counter<'a> {
     found: Stats,
     blocks: Blocks<'a, Block>,
-    /// The address of the block that was allocated last, and the number of the call.
+    /// The address of the block that was allocated last, and the number of the call that allocated it.
     given: (u64, u64),
-    /// The number of the current thread's last call if that call allocated, else 0; and (`threads`) the same for the
-    /// other threads.
+    /// The number of the current thread's last call if that call allocated a block, else 0. `threads` has this number
+    /// for each other thread.
     fresh: u64,
     current: u64,
     threads: AddressTable<'a, u64>,
-    /// The first time in the log, and (`now`) the present time counted from it.
+    /// The first time in the log, and (`now`) the present time, as the time since the first one.
     began: Option<u64>,
     now: u64,
-    /// The most bytes in use since the last point of the curves, and (`told`) the number of calls at that point.
+    /// The largest number of bytes in use since the last point of the curves, and (`told`) the number of calls at that
+    /// point.
     most_bytes: u64,
     told: u64,
     next_told: u64,
@@ -249,7 +250,7 @@ impl<'a> Counter<'a> {
         self.current = thread;
     }
 
-    /// Set the time. A clock does not go back, but the times in a damaged log may.
+    /// Set the time. A clock never goes back, but the times in a damaged log may go back.
     fn tick(&mut self, nanoseconds: u64) {
         self.tell();
         self.found.ticks += 1;
@@ -265,7 +266,7 @@ impl<'a> Counter<'a> {
         self.found.calls += 1;
     }
 
-    /// Add a point to both curves, for the calls since their last point.
+    /// Add a point to each of the two curves, for the calls since their last point.
     #[cold]
     fn tell(&mut self) {
         let (calls, live) = (self.found.calls, self.found.live);
@@ -280,8 +281,8 @@ impl<'a> Counter<'a> {
         self.next_told = (calls / self.by_call.width() + 1) * self.by_call.width();
     }
 
-    /// Set the usable size of the block that was allocated last. The log states it only if it is not the usual one for
-    /// the requested size.
+    /// Set the usable size of the block that was allocated last. The log states the usable size only if it is not the
+    /// usual one for the requested size.
     fn correct(&mut self, usable: u64) {
         let (address, call) = self.given;
         let Some(block) = self.blocks.get_mut(address) else { return };
@@ -318,7 +319,7 @@ impl<'a> Counter<'a> {
         self.enter(size, usable);
     }
 
-    /// Count memory that was requested and granted.
+    /// Count a request that was granted: its requested size and its usable size.
     #[inline(always)]
     fn give(&mut self, size: u64, usable: u64) {
         self.found.upper = self.found.upper.saturating_add(size);
@@ -378,7 +379,7 @@ impl<'a> Counter<'a> {
         if old == 0 || result == 0 {
             return self.resize_rarely(size, old, result);
         }
-        // Mostly the block stays at its address, or no other block is at the new one.
+        // Most often the block stays at its address, or no other block is at its new address.
         let Some(mut block) = self.blocks.remove(old) else {
             self.found.unknown += 1;
             return self.allocate(size, result);
@@ -404,8 +405,8 @@ impl<'a> Counter<'a> {
         self.enter(size, usable);
     }
 
-    /// Handle realloc of NULL, or one that returns NULL: with a size of 0 it releases the block, else it leaves the
-    /// block as it was.
+    /// Handle a realloc of NULL or of an unknown block, and a realloc that returns NULL. If a realloc with the size 0
+    /// returns NULL, the block is released; with any other size the block stays as it was.
     #[cold]
     fn resize_rarely(&mut self, size: u64, old: u64, result: u64) {
         let is_known = self.blocks.get(old).is_some();

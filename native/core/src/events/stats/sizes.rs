@@ -1,4 +1,5 @@
-//! The distribution of sizes: rows of 16 bytes below 32 KiB, of 32 KiB up to 64 MiB, of powers of two above.
+//! The distribution of requested sizes in rows: of 16 bytes below 32 KiB, of 32 KiB up to 64 MiB, of powers of two
+//! above.
 
 const FINE: u64 = 16;
 const COARSE: u64 = 32 << 10;
@@ -7,8 +8,8 @@ const FINE_ROWS: usize = (COARSE / FINE) as usize;
 const COARSE_ROWS: usize = (LARGE / COARSE) as usize;
 const ROWS: usize = FINE_ROWS + COARSE_ROWS + (u64::BITS - LARGE.ilog2()) as usize;
 
-/// The calls that requested at least `start` and less than `end` bytes (`calls`, `bytes`), and the blocks of such sizes
-/// in use at the end (`live`, `live_bytes`).
+/// A row of the distribution: the sizes from `start` to below `end` bytes. `calls` and `bytes`: the calls that
+/// requested such sizes, and their bytes. `live` and `live_bytes`: the blocks of such sizes that are in use at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeRow {
     pub start: u64,
@@ -67,7 +68,8 @@ impl Sizes {
         row.live_bytes = row.live_bytes.saturating_add(size);
     }
 
-    /// Return the rows with calls. A live block's row always has one: its last size was requested in a call.
+    /// Return the rows that have calls. The row of a live block always has a call, because the block's last size was
+    /// requested in a call.
     pub(super) fn rows(self) -> Vec<SizeRow> {
         self.0.into_iter().filter(|row| row.calls > 0).collect()
     }

@@ -26,7 +26,7 @@ fn realloc_continues_a_life_and_adds_what_is_new() {
     assert_eq!(found.live, InUse::default());
 }
 
-/// Only the next call of the same thread counts; calls of others in between do not.
+/// Check that only the next call of the same thread counts, and that calls of other threads in between do not count.
 #[test]
 fn temporary_is_what_the_thread_s_next_call_releases() {
     let malloc = |result| Event::Malloc { size: 8, result };
@@ -65,8 +65,8 @@ fn what_is_missing_is_counted() {
     assert_eq!(found.lives_in_calls.longest, Some(2));
 }
 
-/// However many calls there are, a curve has a bounded number of points, the last one at the end, and includes the
-/// peak.
+/// Check that a curve has a bounded number of points however many calls there are, that its last point is at the end,
+/// and that it includes the peak.
 #[test]
 fn curves_are_bounded_and_keep_the_peak() {
     let mut events = vec![Event::Time { nanoseconds: 5000 }];

@@ -1,4 +1,4 @@
-//! How full containers are: the items that they hold, and those that fit before they grow.
+//! Count how full containers are: the items that they contain, and the items that fit before they grow.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -18,9 +18,10 @@ use std::collections::{HashMap, HashSet};
 const TENTHS: usize = 10;
 const TABLE_HEAD: usize = 64;
 
-/// How full the containers of one kind are. `count`: all containers. `empty`: those without room for any item.
-/// `shared`: those that share their table with others, and so have no room of their own. For the remaining ones:
-/// `used`: their items; `room`: how many items fit; `tenths`: how many containers are up to 10 %, 20 % and so on full.
+/// The fullness of all containers of one kind. `count`: the number of containers. `empty`: the number of containers
+/// without room for any item. `shared`: the number of containers that share their table with others, and so have no
+/// room of their own. For all other containers: `used`: the number of their items; `room`: the number of items that
+/// fit; `tenths`: the number of containers that are up to 10 %, 20 % and so on full.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fill {
     pub count: u64,
@@ -62,7 +63,7 @@ impl Fill {
 enum Measured {
     Empty,
     Shared,
-    /// How many items the container has, and how many fit, which is not 0.
+    /// The number of items that the container has, and the number of items that fit, which is not 0.
     Of(u64, u64),
 }
 
@@ -96,8 +97,8 @@ impl Table {
         }
         if let Some(at) = optional(self.mask_at) {
             let mask = word_at(head, at).filter(|mask| *mask < MAX_SLOTS)?;
-            // dictobject.c of Python 2: two thirds of the slots. setobject.c: a table grows when five times the filled
-            // slots are three times the mask, or more.
+            // The rules are those of Python's sources. dictobject.c of Python 2: two thirds of the slots are usable.
+            // setobject.c: a table grows when five times the number of filled slots reaches three times the mask.
             let room = if self.entries.is_some() { (mask + 1) * 2 / 3 } else { (mask * 3).saturating_sub(1) / 5 };
             return Some(Measured::of(used, room));
         }
@@ -107,8 +108,8 @@ impl Table {
     }
 }
 
-/// What to count. `kinds`: for the address of each type, its index into the list `growing` followed by `tables`.
-/// `without`: blocks that only look like objects, by user address.
+/// The containers to count. `kinds`: maps the address of each type to an index into the list `growing` followed by
+/// `tables`. `without`: the user addresses of blocks that only look like objects.
 pub struct WantedFill {
     pub kinds: HashMap<u64, usize>,
     pub growing: Vec<Growing>,
@@ -143,7 +144,7 @@ impl Visitor for Filler<'_> {
     }
 }
 
-/// Return a row for each kind of container: those of `growing`, then those of `tables`.
+/// Return a row for each kind of container: first the kinds of `growing`, then those of `tables`.
 pub fn count_fill(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

@@ -1,4 +1,4 @@
-//! Room that containers have allocated but do not use.
+//! Find room that containers have allocated but do not use.
 
 pub(crate) mod fill;
 pub(crate) mod slack;

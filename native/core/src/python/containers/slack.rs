@@ -1,4 +1,5 @@
-//! Unused room of containers: the ends and the beginnings of buffers that grew, and tables that did not shrink.
+//! Measure the unused room of containers: at the end and at the beginning of buffers that grew, and in tables that did
+//! not shrink.
 
 use crate::allocators::groups::{spread_by_size, Group};
 use crate::allocators::heaps::Heaps;
@@ -11,9 +12,9 @@ use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::pages::Pages;
 use gdbheap_access::work::{Control, Watcher};
 
-/// Containers of one type. Offsets from the object: the number of items, the number that fit, the pointer to the buffer
-/// and (or -1) the pointer to the first item. `item`: bytes of an item; `behind`: bytes that are needed after the last
-/// item.
+/// The rule for the containers of one type whose buffer grows. Offsets in the object: of the number of items, of the
+/// number of items that fit, of the pointer to the buffer and (or -1) of the pointer to the first item. `item`: the
+/// size of an item in bytes; `behind`: the number of bytes that are needed after the last item.
 #[derive(Clone, Debug)]
 pub struct Growing {
     pub name: String,
@@ -25,8 +26,8 @@ pub struct Growing {
     pub behind: u64,
 }
 
-/// Containers with unused room: their count, the unused room inside pages that are otherwise in use, the room in whole
-/// resident pages, and the container with the most room.
+/// Containers with unused room: their number, the unused room inside pages that are otherwise in use, the unused room
+/// in whole resident pages, and the container with the most unused room.
 #[derive(Clone, Copy, Default)]
 struct Found {
     count: f64,
@@ -59,7 +60,7 @@ impl Found {
     }
 }
 
-/// A buffer shrinks by whole units of an allocator.
+/// The unit in bytes by which an allocator shrinks a buffer.
 const UNIT: u64 = 16;
 const MAX_ITEMS: u64 = 1 << 40;
 const GROUPS_IN_JOB: usize = 64;
@@ -70,7 +71,7 @@ struct Worker<'a> {
     growing: &'a [Growing],
     tables: &'a [Table],
     types: Types<'a>,
-    /// For each type, by its number: its index into the list `growing` followed by `tables`.
+    /// For each type, by its number, the index of its rule in the list `growing` followed by `tables`.
     shapes: Vec<Option<usize>>,
     found: Vec<Found>,
     bytes: Vec<u8>,
@@ -110,8 +111,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Return the unused room of a container that begins with `head`: inside pages, and in whole pages. None if the
-    /// container's fields do not agree with the block to which they point.
+    /// Return the unused room of a container that begins with `head`: the bytes inside pages in use, and the bytes in
+    /// whole pages. None if the container's fields do not agree with the block to which they point.
     fn room(&self, growing: &Growing, head: &[u8]) -> Option<(u64, u64)> {
         let word = |at: usize| word_at(head, at);
         let (size, allocated, data) = (word(growing.size_at)?, word(growing.allocated_at)?, word(growing.data_at)?);
@@ -125,7 +126,7 @@ impl Worker<'_> {
         if end > block.end || first < data || used > end {
             return None;
         }
-        // Since 3.15 the zero after the last byte is not counted.
+        // Since 3.15 the count does not include the zero after the last byte.
         let (behind, before) = (self.released((used + growing.behind).min(end), end), self.released(data, first));
         Some((behind.0 + before.0, behind.1 + before.1))
     }
@@ -134,7 +135,7 @@ impl Worker<'_> {
         Some((0, table.spare(head, &self.heaps, self.pages?, &mut self.types)?))
     }
 
-    /// Return what freeing [start, end) would release: `(bytes, 0)` if the range has no whole page, else
+    /// Return the bytes that freeing [start, end) would release: `(bytes, 0)` if the range contains no whole page, else
     /// `(0, resident bytes of its whole pages)`.
     fn released(&self, start: u64, end: u64) -> (u64, u64) {
         let Some((first, last)) = self.heaps.space.machine.page.inside(start, end) else {
@@ -144,30 +145,31 @@ impl Worker<'_> {
     }
 }
 
-/// Containers that have unused room, and that room.
+/// The containers that have unused room, and this room.
 #[derive(Clone, Copy, Debug)]
 pub struct Slack {
     pub containers: u64,
-    /// Bytes inside pages that the containers use.
+    /// The bytes of unused room inside pages that are also used otherwise.
     pub small: u64,
-    /// Bytes of whole resident pages.
+    /// The bytes of unused room in whole resident pages.
     pub pages: u64,
-    /// The most unused room of one container, and its address.
+    /// The unused room of the container that has the most, and (`address`) the address of this container.
     pub most: u64,
     pub address: u64,
 }
 
-/// Which containers to examine.
+/// The containers to examine.
 pub struct WantedSlack {
     pub growing: Vec<Growing>,
     pub tables: Vec<Table>,
-    /// Only containers in blocks of these sizes, each (smallest, largest).
+    /// The sizes of the blocks with the containers to examine, as ranges (smallest, largest).
     pub sizes: Vec<(u64, u64)>,
-    /// Estimate from at most this many groups of each size; None: examine all.
+    /// The largest number of groups of each size from which the result is estimated; None: all groups are examined.
     pub most: Option<usize>,
 }
 
-/// Return a row for each of `growing` and of `tables`, for containers that lie in groups of equal blocks.
+/// Return a row for each rule of `growing` and of `tables`. Only containers that lie in groups of equal blocks are
+/// examined.
 pub fn list_slack(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

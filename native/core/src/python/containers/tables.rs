@@ -1,5 +1,5 @@
-//! Tables of containers that were made for many more entries than they hold: no release of Python shrinks a table when
-//! entries are removed.
+//! Find tables of containers that were made for many more entries than they contain. No release of Python shrinks a
+//! table when entries are removed.
 
 use crate::allocators::heaps::Heaps;
 use crate::python::dict_keys::{optional, TableHead, HASHED, MAX_SLOTS};
@@ -8,8 +8,8 @@ use gdbheap_access::bytes::{u64_at, word_at};
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::pages::Pages;
 
-/// Containers with a table. Offsets from the object: the number of entries, the pointer to the table, and (or -1) the
-/// number of its slots less one; a word that is 0 unless the table is shared (or -1).
+/// The rule for containers with a table. Offsets in the object: of the number of entries, of the pointer to the table,
+/// and (or -1) of the number of slots minus one; of a word that is 0 unless the table is shared (or -1).
 #[derive(Clone, Debug)]
 pub struct Table {
     pub name: String,
@@ -17,14 +17,14 @@ pub struct Table {
     pub table_at: usize,
     pub mask_at: i64,
     pub shared_at: i64,
-    /// The most bytes of a slot and of what belongs to it.
+    /// The largest number of bytes that a slot takes, with everything that belongs to it.
     pub slot: u64,
     pub head: Option<TableHead>,
     pub entries: Option<Entries>,
 }
 
-/// What identifies tables that cannot be replaced: the flags of a text's type, the offset of its characters, and the
-/// first keys of namespaces.
+/// The data by which tables that cannot be replaced are recognized: the flags of the type of texts, the offset of a
+/// text's characters, and the first keys of namespaces.
 #[derive(Clone, Debug)]
 pub struct Entries {
     pub text_flags: u64,
@@ -32,20 +32,20 @@ pub struct Entries {
     pub first_names: Vec<String>,
 }
 
-/// The most slots that a copy has for each entry. A table counts if a copy would have a quarter of its slots or fewer:
-/// then fewer than an eighth of its slots are in use.
+/// The largest number of slots for each entry that the table of a copy has. A table counts if a copy would have a
+/// quarter of its slots or fewer: fewer than an eighth of its slots are in use then.
 const SPARE: u64 = 2;
 const FEWEST: u64 = 8;
 const TIMES: u64 = 4;
-/// Smaller tables have no page of their own.
+/// The least size, in pages, of a table that is examined. A smaller table has no page of its own.
 const MIN_PAGES: u64 = 2;
 const HEAD_BYTES: usize = 64;
-/// How many bytes of the entries are searched for the first entry.
+/// The number of bytes of the entries that are searched for the first entry.
 const SEARCHED: usize = 1 << 16;
 
 impl Table {
     /// Return the resident bytes that copying the container would save. The container begins with `head`. The saved
-    /// bytes are those of its table's resident pages, less the most bytes that the copy's table has.
+    /// bytes are those of the resident pages of its table, minus the largest possible size of the copy's table.
     pub(crate) fn spare(&self, head: &[u8], heaps: &Heaps<'_>, pages: &Pages, types: &mut Types<'_>) -> Option<u64> {
         let word = |at: usize| word_at(head, at);
         let (used, table) = (word(self.used_at)?, word(self.table_at)?);
@@ -76,8 +76,8 @@ impl Table {
         Some(whole.saturating_sub((copied * self.slot).next_multiple_of(pages.page.bytes())))
     }
 
-    /// Return whether the table cannot be replaced, by its first entry. It is the table of a namespace, or the
-    /// interpreter's own table of texts, in which each text is its own value.
+    /// Return whether the table cannot be replaced, judging by its first entry. Such a table is that of a namespace, or
+    /// the interpreter's own table of texts, in which each text is its own value.
     fn is_fixed(&self, table: u64, own: &[u8], slots: u64, types: &mut Types<'_>) -> bool {
         let Some(entries) = &self.entries else { return false };
         let Some((at, step)) = self.head.map_or(Some((0, HASHED)), |head| head.entries(own, slots)) else {

@@ -1,6 +1,7 @@
 //! Find the buffers of String, Vec and VecDeque. A buffer shows little about its holder. So three words (a triple)
-//! count as its holder only with a proof: their numbers fit the block better than chance allows, the bytes of the block
-//! are a text, or triples of the same type at other places prove it together. And nothing else may point to the buffer.
+//! count as the holder of a buffer only with a proof: their numbers fit the block better than chance allows; or the
+//! bytes of the block are a text; or triples of the same type at other places prove it together. In addition, nothing
+//! else may point to the buffer.
 
 use super::rows::Known;
 use super::triples::{Order, Shape, Triple};
@@ -12,23 +13,24 @@ use gdbheap_access::memory::reader::Reader;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-/// The most item sizes that are tried: a block with more possible sizes shows too little.
+/// The largest number of item sizes that are tried. A block with more possible item sizes shows too little.
 const STRIDES: usize = 16;
-/// How often all rows are examined: a row may need what another row proves.
+/// The number of times that all rows are examined. Several times are needed because a row may need what another row
+/// proves.
 const ROUNDS: usize = 3;
-/// The evidence, in bits, that a single text needs if other texts prove the field in which its triple lies.
+/// The evidence, in bits, that a single text needs, if other texts prove the field in which its triple lies.
 const OWN_BITS: f32 = 12.0;
 const PIECE: usize = 64 << 10;
 
-/// What the items of a buffer prove: that they lie as in a Vec, or as in a VecDeque.
+/// The facts that the items of a buffer prove: that they lie as in a Vec, and that they lie as in a VecDeque.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     as_vec: bool,
     as_deque: bool,
 }
 
-/// Judge triples by the bytes at the beginning of their blocks. Return the order of a Vec's words in this program, and
-/// the triples with that order.
+/// Judge triples by the bytes at the beginning of their blocks. Return the order that the words of a Vec have in this
+/// program, and the triples with this order.
 pub(crate) fn judged(reader: &mut Reader<'_>, mut triples: Vec<Triple>) -> (Order, Vec<Triple>) {
     let ambiguous = triples.iter().filter(|triple| triple.is_ambiguous()).count();
     let mut votes = [0usize; 2];
@@ -48,7 +50,7 @@ pub(crate) struct Buffers<'a, 'b> {
     pub(crate) look: &'a Look<'a>,
     pub(crate) reader: &'b mut Reader<'a>,
     pub(crate) known: Known<'a>,
-    /// Blocks that may equally be tables.
+    /// The addresses of blocks that may just as well be tables.
     contested: Addresses,
     seen: ByAddress<Seen>,
 }
@@ -63,8 +65,8 @@ impl<'a, 'b> Buffers<'a, 'b> {
         Buffers { look, reader, known, contested, seen: ByAddress::default() }
     }
 
-    /// Prove triples that lie in the same field of equal structs. `others`: fields that are skipped because they also
-    /// have pointers to blocks that are no buffers.
+    /// Prove triples that lie in the same field of equal structs. `others`: fields that are skipped, because some of
+    /// them contain pointers to blocks that are no buffers.
     pub(crate) fn fields(&mut self, others: &Addresses) {
         let mut fields: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         for (index, triple) in (0u32..).zip(&self.known.triples) {
@@ -76,7 +78,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
             let Some(shape) = self.known.field(&rows) else { continue };
             for index in rows {
                 let triple = &mut self.known.triples[index as usize];
-                // Blocks of one size may have two types.
+                // Blocks of the same size may have two types.
                 if shape == Shape::Items || triple.text_bits >= OWN_BITS {
                     triple.prove(shape);
                 }
@@ -84,7 +86,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
         }
     }
 
-    /// Prove buffers by their items, which form rows (see `Known::row`). `spend` is called with the number of words
+    /// Prove buffers by their items, if these form rows (see `Known::row`). `spend` is called with the number of words
     /// that are read.
     pub(crate) fn rows(&mut self, mut spend: impl FnMut(u64) -> Option<()>) {
         for _ in 0..ROUNDS {
@@ -146,13 +148,14 @@ impl<'a, 'b> Buffers<'a, 'b> {
         }
     }
 
-    /// Record how much of a classified buffer is in use, assuming the largest item size that fits.
+    /// Record how many bytes of a classified buffer are in use. The largest item size that fits is assumed.
     fn fill(&self, rows: &[Triple], family: Family) {
         let Some((_, block)) = self.look.block_from(rows[0].block) else { return };
         let Some(best) = rows.iter().find(|row| row.shape().is_some()) else { return };
         let items = rows.iter().map(|row| match (family, row.next()) {
             (Family::RustDeque, Some(length)) => length,
-            // A holder that is not a Vec may keep its length elsewhere: do not report room that may be in use.
+            // A holder that is not a Vec may have its length in another word. Room that may be in use must not be
+            // reported.
             _ => row.len.max(row.other),
         });
         let each = if family == Family::RustString { 1 } else { best.most() };
@@ -163,7 +166,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
     fn family(&mut self, rows: &[Triple], from_stacks: u32) -> Option<Family> {
         let id = rows[0].id;
         let (best, shape) = rows.iter().find_map(|row| Some((row, row.shape()?)))?;
-        // Words that were moved may be left in their old place; the buffer may have grown or been freed since.
+        // Words that were moved may still be in their old place. The buffer may have grown or been freed since.
         let agrees = |row: &Triple| row.cap == best.cap && row.shape() == Some(shape);
         let is_contested = self.contested.contains(&rows[0].block);
         if self.look.kind(id) != UNKNOWN || is_contested || !rows.iter().all(agrees) {
@@ -193,7 +196,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
         })
     }
 
-    /// Return whether all bytes of the longest text that these triples describe are UTF-8.
+    /// Return whether all bytes of the longest text that these triples describe are valid UTF-8.
     fn is_text(&mut self, rows: &[Triple]) -> bool {
         let Some(longest) = rows.iter().max_by_key(|row| row.len) else { return false };
         let mut bytes = vec![0; PIECE.min(longest.len as usize)];

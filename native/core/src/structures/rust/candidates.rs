@@ -1,4 +1,4 @@
-//! Collect words near a pointer to a block that may be a container of Rust: the candidates of one worker.
+//! Collect the words near a pointer to a block that may be a container of Rust. These are the candidates of one worker.
 
 use super::channels::{may_be_index, LINE};
 use super::triples::{Order, Triple};
@@ -9,23 +9,25 @@ use gdbheap_access::bytes::{range_at, word_at};
 use gdbheap_access::memory::reader::Reader;
 use std::sync::atomic::Ordering;
 
-/// The largest block that counts as a struct with fields at fixed places; larger ones are rows of items.
+/// The size in bytes of the largest block that counts as a struct with fields at fixed places. A larger block counts as
+/// a row of items.
 const LARGEST_STRUCT: u64 = 1 << 10;
-/// The order of a Vec's words is certain once texts give so many more bits of evidence to it than to the other order: a
-/// thousand times SURE.
+/// The difference of evidence, in bits, from which the order of a Vec's words is certain: texts give that much more
+/// evidence for this order than for the other one. It is a thousand times SURE.
 const MAJORITY: u32 = 14_000;
-/// The bytes of a BTreeMap's node with children: twelve pointers, one to the parent, and two counts.
+/// The size in bytes of a BTreeMap's node with children: twelve pointers to children, one to the parent, and two
+/// counts.
 const LEAST_NODE: u64 = 13 * 8 + 4;
-/// The most candidates whose text a worker reads to find out the order of a Vec's words.
+/// The largest number of candidates whose text a worker reads to find the order of a Vec's words.
 const VOTERS: u32 = 1 << 16;
-/// The largest height of a BTreeMap: a higher one would not fit into an address space.
+/// The largest height of a BTreeMap. A higher tree would not fit into an address space.
 const HIGHEST_TREE: u64 = 16;
 
-/// A pointer and the words around it.
+/// A pointer to a block, and the words around this pointer.
 pub(crate) struct Words<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) offset: usize,
-    /// The address of the pointer, and its value.
+    /// The address of the pointer, and (`word`) its value.
     pub(crate) at: u64,
     pub(crate) word: u64,
 }
@@ -40,7 +42,7 @@ impl Words<'_> {
     }
 }
 
-/// The root of a possible BTreeMap.
+/// A possible root of a BTreeMap.
 pub(crate) struct Root {
     pub(crate) at: u64,
     pub(crate) node: u64,
@@ -48,17 +50,17 @@ pub(crate) struct Root {
     pub(crate) length: u64,
 }
 
-/// A pointer to a block, followed by a pointer to a possible vtable.
+/// A pointer to a block, followed by a possible pointer to a vtable.
 pub(crate) struct Wide {
     pub(crate) at: u64,
     pub(crate) id: u32,
     pub(crate) vtable: u64,
-    /// Whether the word before this pointer points to a block of the same size too.
+    /// Whether the previous word also points to a block of the same size.
     pub(crate) follows_alike: bool,
     pub(crate) on_stack: bool,
 }
 
-/// Encode a field: the usable bytes of its block, and the field's offset in it.
+/// Encode a field in one number: the usable bytes of the block that contains it, and its offset in the block.
 pub(crate) fn field(usable: u64, offset: u64) -> u64 {
     usable << 32 | offset
 }
@@ -66,23 +68,23 @@ pub(crate) fn field(usable: u64, offset: u64) -> u64 {
 #[derive(Default)]
 pub(crate) struct Candidates {
     pub(crate) triples: Vec<Triple>,
-    /// The addresses of pointers to control bytes.
+    /// The addresses of pointers that may point to control bytes of tables.
     pub(crate) tables: Vec<u64>,
     pub(crate) roots: Vec<Root>,
-    /// Possible addresses of channels' receiving ends.
+    /// The addresses at which the receiving end of a channel may lie.
     pub(crate) channels: Vec<u64>,
     pub(crate) wide: Vec<Wide>,
-    /// For each order of a Vec's words, the fields with pointers to blocks that are no buffers in that order.
+    /// For each order of a Vec's words, the fields that contain pointers to blocks that are no buffers in that order.
     pub(crate) others: [Addresses; 2],
-    /// The address of the block that contained the last field, and the block's usable bytes.
+    /// The address of the block in which the last field lies, and the usable bytes of the block.
     last: (u64, u64),
-    /// The bytes of memory that all candidates take.
+    /// The number of bytes of memory that all candidates take.
     pub(crate) taken: u64,
     voted: u32,
 }
 
 impl Candidates {
-    /// Record the containers to which a word may belong that points to a block or into it.
+    /// Record the containers to which a word may belong, if the word points to a block or into one.
     pub(crate) fn take(
         &mut self,
         look: &Look<'_>,
@@ -143,7 +145,8 @@ impl Candidates {
         }
     }
 
-    /// Vote for the order of this triple's words, with the evidence that they point to a text.
+    /// Vote for the order of this triple's words. The weight of the vote is the evidence that the words point to a
+    /// text.
     fn vote(&mut self, look: &Look<'_>, reader: &mut Reader<'_>, triple: &Triple) {
         if self.voted < VOTERS {
             self.voted += 1;
@@ -153,7 +156,8 @@ impl Candidates {
         }
     }
 
-    /// Return the field in which the word at `at` lies; zero if it is not in a block, or in one too large for a struct.
+    /// Return the field in which the word at `at` lies; zero if the word lies in no block, or in a block that is too
+    /// large for a struct.
     fn field(&mut self, look: &Look<'_>, place: Place, at: u64) -> u64 {
         let Place::Block(address) = place else { return 0 };
         if self.last.0 != address {
@@ -170,7 +174,7 @@ impl Candidates {
         let [Some(one), Some(two), Some(before)] = [words.after(1), words.after(2), words.before(1).or(Some(0))] else {
             return;
         };
-        // The mask follows the pointer, or precedes it with older rustc versions.
+        // The mask follows the pointer. With older versions of rustc it precedes the pointer.
         let is_new = words.after(3).is_some_and(|three| is_table(one, two, three));
         if words.word % 16 == 0 && (is_new || is_table(before, one, two)) {
             keep(&mut self.tables, words.at, &mut self.taken);
@@ -188,7 +192,7 @@ impl Candidates {
     }
 }
 
-/// Return the order of a Vec's words in this program, once it is beyond doubt.
+/// Return the order of a Vec's words in this program; None while it is not beyond doubt.
 fn elected(look: &Look<'_>) -> Option<Order> {
     let [new, old] =
         [Order::CapFirst, Order::PointerFirst].map(|order| look.votes[order as usize].load(Ordering::Relaxed));
@@ -198,14 +202,14 @@ fn elected(look: &Look<'_>) -> Option<Order> {
     }
 }
 
-/// Return the length that words near a pointer and a capacity may state, 0 if none fits. {capacity, pointer, head,
+/// Return the length that words near a pointer and a capacity may state; 0 if no word fits. {capacity, pointer, head,
 /// length} is a VecDeque since 1.67, {tail, head, pointer, capacity} a VecDeque up to 1.66, and {pointer, capacity,
 /// position, filled} a BufReader.
 fn other_length(look: &Look<'_>, words: &Words<'_>, order: Order, (cap, next): (u64, Option<u64>)) -> u64 {
     let behind =
         next.filter(|length| *length <= cap && !(order == Order::CapFirst && is_capacity(look, words, *length)));
     let ring = match (order, words.before(2), words.before(1)) {
-        // After a pointer to a block, these words are another Vec's.
+        // If these words follow a pointer to a block, they belong to another Vec.
         (Order::PointerFirst, Some(tail), Some(head))
             if cap.is_power_of_two()
                 && tail.max(head) < cap
@@ -218,14 +222,15 @@ fn other_length(look: &Look<'_>, words: &Words<'_>, order: Order, (cap, next): (
     behind.unwrap_or(0).max(ring)
 }
 
-/// Return whether the word after a triple is the capacity of another container that follows.
+/// Return whether the word after a triple is the capacity of another container that follows the triple.
 fn is_capacity(look: &Look<'_>, words: &Words<'_>, cap: u64) -> bool {
     let (Some(pointer), Some(len)) = (words.after(3), words.after(4)) else { return false };
     let block = look.block_from(pointer);
     block.is_some_and(|(_, block)| Triple::new(Order::CapFirst, cap, len, look.requests(&block, true)).is_some())
 }
 
-/// Return whether these may be a hash table's mask, number of free slots and number of items.
+/// Return whether these three numbers may be the mask of a hash table, its number of free slots and its number of
+/// items.
 pub(crate) fn is_table(mask: u64, left: u64, items: u64) -> bool {
     let is_mask = (3..u64::MAX / 2).contains(&mask) && (mask + 1).is_power_of_two();
     is_mask && left <= mask && items <= mask && left + items <= mask

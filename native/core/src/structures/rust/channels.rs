@@ -1,34 +1,35 @@
-//! Prove channels of std::sync::mpsc, and of crossbeam, from which std took them. A channel is a list of blocks for 31
-//! messages each.
+//! Prove channels of std::sync::mpsc, and of crossbeam, from which std took its channels. A channel is a list of
+//! blocks, each for 31 messages.
 //!
-//! Both ends are positions on cache lines of their own: an index, in which each block counts for 32 messages and the
-//! lowest bit is a flag, and a pointer to a block (std's mpmc/list.rs). The proof: the links from the first block reach
-//! the last one over as many blocks as the indices say, and each message in the first and in the last block has a valid
-//! state.
+//! Both ends of a channel are positions on cache lines of their own. A position is an index, in which each block counts
+//! for 32 messages and the lowest bit is a flag, and a pointer to a block (std's mpmc/list.rs). The proof is: the links
+//! from the first block reach the last block after as many blocks as the indices say, and each message in the first and
+//! in the last block has a valid state.
 
 use crate::by_address::Addresses;
 use crate::structures::kinds::UNKNOWN;
 use crate::structures::look::Look;
 use gdbheap_access::memory::reader::Reader;
 
-/// CachePadded's alignment on the known machines.
+/// The alignment of CachePadded in bytes, on the known machines.
 pub(crate) const LINE: u64 = 128;
 const LAP: u64 = 32;
 const MESSAGES: u64 = LAP - 1;
 const LARGEST_INDEX: u64 = 1 << 48;
-/// The states of a message are below this: written, read and being dropped are one bit each.
+/// The limit of a message's state. The states "written", "read" and "being dropped" are one bit each.
 const STATES: u64 = 8;
 
-/// A proven channel: its own block, the blocks of its messages, and the address of each message.
+/// A proven channel: its own block, the blocks with its messages, and the address of each message.
 pub(crate) struct Channel {
     pub(crate) own: u32,
     pub(crate) blocks: Vec<u32>,
     pub(crate) messages: Vec<u64>,
-    /// The bytes of a message with its state.
+    /// The size in bytes of a message, including its state.
     pub(crate) slot: u64,
 }
 
-/// Return whether a word may be the index of a channel's end; it is zero before the first message was received.
+/// Return whether a word may be the index of an end of a channel. The index is zero before the first message was
+/// received.
 pub(crate) fn may_be_index(word: u64) -> bool {
     word < LARGEST_INDEX
 }
@@ -68,8 +69,8 @@ pub(crate) fn prove(
     None
 }
 
-/// Return whether the messages of the first and the last block have valid states. The state of a message lies before
-/// the value that was sent, or after it, and in the same place for all messages.
+/// Return whether the messages of the first and the last block have valid states. The state of a message lies before or
+/// after the value that was sent, in the same place for all messages.
 fn have_states(reader: &mut Reader<'_>, messages: &[u64], slot: u64) -> bool {
     let few = MESSAGES as usize;
     let (first, rest) = messages.split_at(few.min(messages.len()));
@@ -82,15 +83,16 @@ fn have_states(reader: &mut Reader<'_>, messages: &[u64], slot: u64) -> bool {
     all_have(slot - 8) || all_have(0)
 }
 
-/// Return possible offsets of the pointer to the next block, each with the offset at which the messages then begin.
+/// Return possible offsets of the pointer to the next block. Each is returned with the offset at which the messages
+/// then begin.
 fn places(usable: u64) -> impl Iterator<Item = (u64, u64)> {
     let behind = [usable.wrapping_sub(8), usable.wrapping_sub(16)];
     let is_behind = |at: &u64| *at >= 8 * MESSAGES && *at % (8 * MESSAGES) == 0;
     [(0, 8)].into_iter().chain(behind.into_iter().filter(is_behind).map(|at| (at, 0)))
 }
 
-/// Follow the links from the first block to the last. Return all blocks if there are `between` links, and if the blocks
-/// have one size and unknown kinds; else None.
+/// Follow the links from the first block to the last one. Return all blocks if there are `between` links and if the
+/// blocks have the same size and unknown kinds; else None.
 fn follow(
     look: &Look<'_>,
     reader: &mut Reader<'_>,
@@ -105,7 +107,7 @@ fn follow(
         let (id, block) = look.block_from(at)?;
         let usable = block.end - block.address;
         size = if size == 0 { usable } else { size };
-        // A chunk may include a remainder that was too small for a chunk of its own.
+        // A chunk may contain a remainder that was too small for a chunk of its own.
         if look.kind(id) != UNKNOWN || usable.abs_diff(size) > 16 || !seen.insert(at) {
             return None;
         }

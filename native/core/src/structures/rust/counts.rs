@@ -1,4 +1,5 @@
-//! Recognize values of Arc and Rc by the two counts before them: as many pointers to the block exist as the counts say.
+//! Recognize values of Arc and Rc by the two counts that precede them: the number of pointers to the block equals these
+//! counts.
 
 use crate::graph::ids::{Blocks, Node};
 use crate::structures::kinds::{Family, UNKNOWN};
@@ -6,10 +7,10 @@ use crate::structures::look::{Look, MANY};
 use gdbheap_access::memory::reader::Reader;
 use std::sync::atomic::Ordering;
 
-/// The least number of pointers that prove two counts: many blocks begin with small numbers.
+/// The least number of pointers that prove two counts. It is not smaller because many blocks begin with small numbers.
 const LEAST: u64 = 4;
 
-/// Classify the blocks that begin with two counts which agree with the number of pointers to the block.
+/// Classify the blocks that begin with two counts, if these counts agree with the number of pointers to the block.
 pub(crate) fn name(look: &Look<'_>, reader: &mut Reader<'_>, from_stacks: impl Fn(u32) -> u32) {
     let blocks = Blocks { heaps: look.heaps, ids: look.ids };
     let kind = look.number(Family::RustShared, "");

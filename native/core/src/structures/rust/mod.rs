@@ -1,8 +1,8 @@
 //! Classify the blocks of Rust programs.
 //!
-//! rustc chooses the layouts and reorders the words of a struct. Both orders that 1.63 to 1.95 make are known here;
-//! texts decide which order of a Vec the program has. Sources: alloc's raw_vec, vec_deque, btree/node.rs and rc.rs,
-//! hashbrown's raw.rs, rustc's vtables (drop_in_place, size, align, methods).
+//! rustc chooses the layout of a struct and may reorder its words. Both orders that 1.63 to 1.95 make are known here;
+//! texts decide which order the Vecs of a program have. The sources are alloc's raw_vec, vec_deque, btree/node.rs and
+//! rc.rs, hashbrown's raw.rs, and rustc's vtables (drop_in_place, size, align, methods).
 
 pub(crate) mod buffers;
 pub(crate) mod candidates;

@@ -1,5 +1,5 @@
-//! Classify objects behind trait pointers (`dyn Trait`). A vtable begins with the function that drops the object (null
-//! if there is nothing to do), the object's size and the object's alignment.
+//! Classify the objects to which trait pointers (`dyn Trait`) point. A vtable begins with the function that drops the
+//! object (null if there is nothing to do), the size of the object and the alignment of the object.
 
 use super::candidates::Wide;
 use crate::by_address::ByAddress;
@@ -9,10 +9,10 @@ use gdbheap_access::bytes::range_at;
 use gdbheap_access::memory::reader::Reader;
 use std::sync::atomic::Ordering;
 
-/// The size of the counts of an Arc or Rc, which precede the value.
+/// The size in bytes of the counts of an Arc or Rc, which precede the value.
 const COUNTS: u64 = 16;
 const LARGEST_ALIGN: u64 = 16;
-/// If a vtable has no drop function, one of its first METHODS methods must lie in code.
+/// The number of methods, at the start of a vtable without a drop function, one of which must lie in code.
 const METHODS: u64 = 3;
 
 #[derive(Clone, Copy)]
@@ -52,9 +52,10 @@ impl<'a, 'b> Objects<'a, 'b> {
         (drop != 0 || (0..METHODS).any(has_method)).then_some(Vtable { size, align })
     }
 
-    /// Return the family of the block to which all these trait pointers point, if their vtables agree on it, and the
-    /// vtable if all have the same. None unless `rows` has all pointers to the block: a pointer may be stale, and its
-    /// block may have a new owner. None too if the pointers may be plain ones, after which a stale vtable was left.
+    /// Return the family of the block to which all these trait pointers point, and the vtable if all have the same one.
+    /// None if their vtables disagree about the family, or if `rows` does not have all pointers to the block: a pointer
+    /// may be stale, and the block may have a new owner. None also if the pointers may be plain pointers, after which a
+    /// stale vtable was left.
     pub(crate) fn family(&mut self, rows: &[Wide], from_stacks: u32) -> Option<(Family, Option<u64>)> {
         let id = rows.first()?.id;
         let in_memory = rows.iter().filter(|row| !row.on_stack).count() as u32;
@@ -74,16 +75,16 @@ impl<'a, 'b> Objects<'a, 'b> {
                 None => found = Some((family, Some(row.vtable))),
                 Some((before, _)) if before != family => return None,
                 Some((_, other)) if other == Some(row.vtable) => (),
-                // Two vtables: of one type for two traits, or of two types if one is stale.
+                // There are two vtables: for two traits of one type, or for two types if one of the vtables is stale.
                 Some(_) => found = Some((family, None)),
             }
         }
         found
     }
 
-    /// Return the family of a block whose size fits the object of a vtable, without or with counts before the object,
-    /// as exactly as block sizes allow; else None. The smallest block fits both, and small numbers at its beginning may
-    /// be counts.
+    /// Return the family of a block, if its size fits the object of a vtable as exactly as block sizes allow, with or
+    /// without counts before the object; else None. The smallest block fits both, and small numbers at its beginning
+    /// may be counts.
     fn one(&mut self, id: u32, address: u64, vtable: &Vtable, from_stacks: u32) -> Option<Family> {
         let (_, block) = self.look.block_from(address)?;
         let (low, high) = self.look.requests(&block, false);

@@ -1,5 +1,5 @@
-//! Prove types by rows of equal items, and by fields of equal structs. The words at one offset of all items have the
-//! same type, so together they prove what one of them does not.
+//! Prove types by rows of equal items, and by fields of equal structs. The words at the same offset of all items have
+//! the same type, so together they can prove what one of them cannot prove.
 
 use super::triples::{may_be_size, Order, Shape, Triple, SURE};
 use crate::by_address::{Addresses, ByAddress};
@@ -8,34 +8,34 @@ use gdbheap_access::memory::reader::Reader;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-/// The evidence, in bits, that several texts need together, and (LEAST) the least number of triples that prove
+/// The evidence, in bits, that several texts need together; and (LEAST) the least number of triples that prove
 /// anything.
 const SURE_OF_MANY: f32 = 30.0;
 const LEAST: usize = 3;
-/// How many different block sizes one item size must fit: SIZES in a row, SIZES_OF_FIELDS in fields, which may have
-/// many types.
+/// The number of different block sizes that the same item size must fit: SIZES in a row, SIZES_OF_FIELDS in fields,
+/// which may have many types.
 const SIZES: usize = 3;
 const SIZES_OF_FIELDS: usize = 5;
-/// The number of plain pointers, one in each item, that prove a row.
+/// The number of plain pointers, one in each item, that are needed to prove a row.
 const POINTERS: usize = 6;
-/// The pointer of an empty Vec dangles: it is the alignment of the items, which is at most this.
+/// The largest alignment of items. The pointer of an empty Vec is no address but the alignment of its items.
 const LARGEST_ALIGN: u64 = 64;
-/// A larger number in place of the capacity is a None of an Option<Vec>.
+/// The largest capacity. A larger number there is the None of an Option<Vec>.
 const LARGEST_CAPACITY: u64 = i64::MAX as u64;
 
-/// What is known so far about words that may hold buffers.
+/// The facts that are known so far about words that may hold buffers.
 pub(crate) struct Known<'a> {
     pub(crate) look: &'a Look<'a>,
     pub(crate) order: Order,
     pub(crate) triples: Vec<Triple>,
-    /// From the address of a pointer to the index of its triple.
+    /// A map from the address of a pointer to the index of the triple with this pointer.
     pub(crate) by_holder: ByAddress<u32>,
-    /// The addresses of pointers that were proven to belong to other containers, or to point to objects.
+    /// The addresses of those pointers that were proven to belong to other containers, or to point to objects.
     pub(crate) holders: Addresses,
 }
 
-/// The words at one offset of all items. `triples`: possible Vecs, by index; `holders`: how many are proven pointers of
-/// other kinds; `pointers`: other pointers to blocks.
+/// The words at one offset of all items. `triples`: the indices of triples that may be Vecs; `holders`: the number of
+/// words that are proven pointers of other kinds; `pointers`: all other pointers to blocks.
 #[derive(Default)]
 struct Column {
     triples: Vec<u32>,
@@ -44,8 +44,9 @@ struct Column {
 }
 
 impl Known<'_> {
-    /// Return the offsets at which the words of all items prove that the items have one type and form a row; empty if
-    /// nothing does. Mark the triples there as proven. `spend` is called with the number of words that are read.
+    /// Return the offsets at which the words of all items prove that the items have the same type and form a row; empty
+    /// if no words prove it. Mark the triples at these offsets as proven. `spend` is called with the number of words
+    /// that are read.
     pub(crate) fn row(
         &mut self,
         reader: &mut Reader<'_>,
@@ -71,19 +72,21 @@ impl Known<'_> {
         proven
     }
 
-    /// Return whether an item has a word at one of these offsets that cannot be a value of the type proven there.
+    /// Return whether an item has a word, at one of these offsets, that cannot be a value of the type that was proven
+    /// for the offset.
     pub(crate) fn is_refuted(&self, reader: &mut Reader<'_>, items: &[u64], offsets: &[u64]) -> bool {
         let mut any = |offset: &u64| self.column(reader, items, *offset, |_| Some(())).is_none();
         offsets.iter().any(&mut any)
     }
 
-    /// Return what the triples in the same field of equal structs hold, a text or items; None if that is unproven.
+    /// Return what the buffers of the triples in the same field of equal structs contain: a text, or items. None if it
+    /// is not proven.
     pub(crate) fn field(&self, triples: &[u32]) -> Option<Shape> {
         self.agree(triples, SIZES_OF_FIELDS)
     }
 
-    /// Return whether each block to which the items' words point has only one pointer. A block with two may belong to a
-    /// copy elsewhere: words that were moved stay behind as they were.
+    /// Return whether each block to which words of the items point has only one pointer to it. A block with two
+    /// pointers may belong to a copy elsewhere: words that were moved stay behind unchanged.
     pub(crate) fn is_sole(&self, reader: &mut Reader<'_>, items: &[u64], stride: u64) -> bool {
         let begins = |id: u32| self.look.references[id as usize].load(Ordering::Relaxed);
         items.iter().all(|item| {
@@ -94,7 +97,8 @@ impl Known<'_> {
         })
     }
 
-    /// Return the words at `offset` of all items; None if one of them cannot be a value of a type with a pointer there.
+    /// Return the words at `offset` of all items; None if one of them cannot be a value of a type that has a pointer
+    /// there.
     fn column(
         &self,
         reader: &mut Reader<'_>,
@@ -119,7 +123,7 @@ impl Known<'_> {
         Some(column)
     }
 
-    /// Return whether these words are an empty Vec (no block), or a None where an Option<Vec> is allowed.
+    /// Return whether the words at `at` are an empty Vec (no block), or a None where an Option<Vec> is allowed.
     fn is_empty(&self, reader: &mut Reader<'_>, at: u64) -> bool {
         let Some(pointer) = reader.word(at) else { return false };
         let cap = match self.order {
@@ -134,8 +138,8 @@ impl Known<'_> {
         }
     }
 
-    /// Return what several triples of one type hold, if chance is ruled out: all texts, or items of one size that fits
-    /// several block sizes. Else None.
+    /// Return what the buffers of several triples of one type contain, if chance is ruled out: all contain texts, or
+    /// all contain items of the same size, which fits several block sizes. Else None.
     fn agree(&self, triples: &[u32], least_sizes: usize) -> Option<Shape> {
         let all = || triples.iter().map(|index| &self.triples[*index as usize]);
         if triples.len() < LEAST {
@@ -146,7 +150,8 @@ impl Known<'_> {
             let texts = all().filter(|triple| triple.is_text && seen.insert(triple.block));
             return (texts.map(|triple| triple.text_bits).sum::<f32>() >= SURE_OF_MANY).then_some(Shape::Text);
         }
-        // Bytes that are not a text prove too little: nearly all small numbers are the capacity of some small block.
+        // Bytes that are not a text prove too little here: nearly every small number is the capacity of some small
+        // block.
         let least = all().map(|triple| triple.least()).max().unwrap_or(0).max(2);
         let most = all().map(|triple| triple.most()).min().unwrap_or(0);
         if !may_be_size(least, most) {

@@ -1,4 +1,5 @@
-//! Prove hashbrown tables, as in HashMap and HashSet: the slots precede the control bytes, in one block.
+//! Prove hashbrown tables, as in HashMap and HashSet. In the single block of a table, the slots precede the control
+//! bytes.
 
 use super::candidates::is_table;
 use crate::structures::kinds::UNKNOWN;
@@ -6,25 +7,27 @@ use crate::structures::look::Look;
 use gdbheap_access::memory::reader::Reader;
 use std::sync::atomic::Ordering;
 
-/// How many control bytes are compared at once (SSE2). So many of the first ones are repeated after the last one.
+/// The number of control bytes that are compared at once (SSE2). The same number of control bytes at the beginning is
+/// repeated after the last one.
 pub(crate) const GROUP: u64 = 16;
 const EMPTY: u8 = 0xff;
 const DELETED: u8 = 0x80;
 
-/// A proven table. `id`, `block`: its block; `control`: the end of its slots and beginning of the control bytes;
-/// `buckets`: the number of slots; `filled`: the indices of filled slots.
+/// A proven table. `id`, `block`: the number and the address of its block; `control`: the address at which its slots
+/// end and its control bytes begin; `buckets`: the number of slots; `filled`: the indices of the filled slots.
 pub(crate) struct Table {
     pub(crate) id: u32,
     pub(crate) block: u64,
     pub(crate) control: u64,
     pub(crate) buckets: u64,
     pub(crate) filled: Vec<u64>,
-    /// Whether nothing points to the beginning of the block, where the slots lie. If something does, either that
-    /// pointer is stale, or the table gave up the block and a new owner has it; the bytes do not show which.
+    /// Whether nothing points to the beginning of the block, where the slots lie. If a word points there, either this
+    /// word is stale, or the table gave up the block and the block has a new owner. The bytes do not show which of the
+    /// two it is.
     pub(crate) is_sole: bool,
 }
 
-/// Prove the table whose pointer is at `at`: the control bytes must give the same numbers of slots as the table itself,
+/// Prove the table whose pointer is at `at`. The control bytes must show the same numbers of slots as the table itself,
 /// and the first control bytes must be repeated at the end. None if it is no table. `spend` is called with the number
 /// of bytes that are read.
 pub(crate) fn prove(
@@ -60,7 +63,7 @@ pub(crate) fn prove(
     None
 }
 
-/// Return the filled slots, if the control bytes can be those of a table with these counts; else None.
+/// Return the indices of the filled slots, if the control bytes can be those of a table with these counts; else None.
 fn filled(bytes: &[u8], buckets: u64, left: u64, items: u64) -> Option<Vec<u64>> {
     let (own, again) = bytes.split_at(buckets as usize);
     let known = |byte: &u8| *byte < DELETED || matches!(*byte, EMPTY | DELETED);
@@ -81,7 +84,7 @@ fn filled(bytes: &[u8], buckets: u64, left: u64, items: u64) -> Option<Vec<u64>>
 }
 
 impl Table {
-    /// Return the possible sizes of a slot: multiples of eight, as in slots with pointers.
+    /// Return the possible sizes of a slot: multiples of eight, because slots that contain pointers have such sizes.
     pub(crate) fn strides(&self) -> impl Iterator<Item = u64> {
         let (bytes, buckets) = (self.control - self.block, self.buckets);
         let most = bytes / buckets;

@@ -1,8 +1,9 @@
-//! Prove BTreeMap and BTreeSet by their nodes: eleven keys and values each and, in nodes that are not leaves, twelve
-//! pointers after them.
+//! Prove BTreeMap and BTreeSet by their nodes. Each node has space for eleven keys and eleven values. Nodes that are
+//! not leaves have twelve pointers to children after them.
 //!
-//! The offsets of the link to the parent and of two short numbers (which child it is, how many keys it has) depend on
-//! the sizes of keys and values. The right offsets are those where all children of the root agree.
+//! The offsets of the link to the parent, and of two short numbers (the node's index among the children of its parent,
+//! and its number of keys), depend on the sizes of keys and values. The right offsets are those with which all children
+//! of the root agree.
 
 use super::candidates::Root;
 use crate::structures::kinds::UNKNOWN;
@@ -12,24 +13,24 @@ use gdbheap_access::memory::reader::Reader;
 const CAPACITY: u64 = 11;
 const EDGES: u64 = 12;
 const EDGE_BYTES: u64 = EDGES * 8;
-/// The largest leaf that is tried: larger keys and values are unlikely in nodes.
+/// The size in bytes of the largest leaf that is tried. Larger keys and values are unlikely in nodes.
 const LARGEST_LEAF: u64 = 64 << 10;
 
-/// The most forms in which two children may agree; in a real tree there are one or two.
+/// The largest number of forms in which two children may agree. In a real tree there are one or two such forms.
 const MAX_FORMS: usize = 64;
 
-/// Offsets in the nodes of one tree.
+/// The offsets of the fields in the nodes of one tree.
 #[derive(Clone, Copy)]
 struct Form {
-    /// The size of a leaf; other nodes have their edges after it.
+    /// The size of a leaf. Other nodes have their edges (pointers to children) after the bytes of a leaf.
     leaf: u64,
     parent: u64,
     place: u64,
     length: u64,
 }
 
-/// Return the nodes of the tree with this root, if their links are consistent in both directions and they have as many
-/// keys as the root says; else None.
+/// Return the nodes of the tree with this root, if their links are consistent in both directions and if they have
+/// together as many keys as the root says; else None.
 pub(crate) fn prove(
     look: &Look<'_>,
     reader: &mut Reader<'_>,
@@ -43,7 +44,7 @@ pub(crate) fn prove(
     }
     let (low, high) = look.requests(&block, false);
     let first = low.checked_sub(EDGE_BYTES)?.next_multiple_of(8).max(24);
-    // The block may include a remainder that was too small for a block of its own.
+    // The block may contain a remainder that was too small for a block of its own.
     let sizes = (first.saturating_sub(16)..=high.checked_sub(EDGE_BYTES)?).step_by(8);
     for leaf in sizes {
         spend(EDGES)?;
@@ -58,11 +59,12 @@ pub(crate) fn prove(
     None
 }
 
-/// Return the children that a node has if leaves have `leaf` bytes: at least two used blocks; else None.
+/// Return the children of a node, assuming that leaves have `leaf` bytes. They must be at least two, and used blocks;
+/// else None.
 fn edges(look: &Look<'_>, reader: &mut Reader<'_>, node: u64, leaf: u64) -> Option<Vec<u64>> {
     let mut found = Vec::new();
     for at in (node + leaf..node + leaf + EDGE_BYTES).step_by(8) {
-        // Words after the last edge are stale.
+        // The words after the last edge are stale.
         match reader.word(at).filter(|child| look.block_from(*child).is_some()) {
             Some(child) => found.push(child),
             None => break,
@@ -71,7 +73,7 @@ fn edges(look: &Look<'_>, reader: &mut Reader<'_>, node: u64, leaf: u64) -> Opti
     (found.len() >= 2).then_some(found)
 }
 
-/// Return the forms with which the first two children of a node agree, at most MAX_FORMS or one more.
+/// Return the forms with which the first two children of a node agree: at most MAX_FORMS of them, or one more.
 fn form_of(
     reader: &mut Reader<'_>,
     node: u64,

@@ -1,60 +1,60 @@
 //! Judge triples: three words that may be a Vec or a String or, with a fourth word, a VecDeque. The evidence says how
-//! strongly their numbers and the bytes of the block to which they point speak for this.
+//! strongly the numbers in these words, and the bytes of the block to which they point, support this.
 
 use gdbheap_access::memory::reader::Reader;
 
-/// The order that rustc has given to a Vec's words.
+/// The order of a Vec's words that rustc has chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
-    /// Capacity, pointer, length.
+    /// The order is capacity, pointer, length.
     CapFirst,
-    /// Pointer, capacity, length.
+    /// The order is pointer, capacity, length.
     PointerFirst,
 }
 
-/// The evidence, in bits, above which a coincidence is ruled out.
+/// The amount of evidence, in bits, above which a coincidence is ruled out.
 pub(crate) const SURE: f32 = 14.0;
-/// The same for a text in a buffer that items of several bytes would fit too. The bits for the number of such buffers
-/// are added: among a million buffers with random bytes, a thousand look like a text that only one in a thousand looks
-/// like by chance.
+/// The amount of evidence, in bits, for a text in a buffer that may as well contain items of several bytes. The bits
+/// for the number of such buffers are added: among a million buffers with random bytes, a thousand look like a text
+/// that only one in a thousand looks like by chance.
 const SURE_AMONG_VECS: f32 = 12.0;
-/// The evidence of a character for a text, in bits. First, letters, digits and other characters of names: a quarter of
-/// all bytes. Then other ASCII characters: a third of all bytes can be printed. Last, other characters: few pairs of
-/// other bytes are valid UTF-8.
+/// The evidence of one character for a text, in bits. First number: letters, digits and other characters of names,
+/// which are a quarter of all bytes. Second: other ASCII characters; a third of all bytes can be printed. Third: all
+/// other characters; few pairs of other bytes are valid UTF-8.
 const BITS: [f32; 3] = [1.9, 1.4, 4.0];
-/// The most bytes of a text that are read to judge it.
+/// The largest number of bytes of a text that are read to judge it.
 pub(crate) const SAMPLE: usize = 64;
 
-/// The words of a possible Vec, and the block to which they point.
+/// The three words of a possible Vec, and the block to which they point.
 #[derive(Clone, Debug)]
 pub(crate) struct Triple {
     pub(crate) order: Order,
-    /// The address of the pointer.
+    /// The address of the word that is the pointer.
     pub(crate) at: u64,
     pub(crate) id: u32,
     pub(crate) block: u64,
     pub(crate) cap: u64,
     pub(crate) len: u64,
-    /// The word after the three, which is a VecDeque's length; all ones if it cannot be read.
+    /// The word after the three words, which is the length of a VecDeque; all ones if it cannot be read.
     pub(crate) next: u64,
-    /// The length that a word near the triple states if it is another container, such as a VecDeque or BufReader; zero
-    /// if none fits.
+    /// The length that a word near the triple states if the triple belongs to another container, such as a VecDeque or
+    /// BufReader; zero if no word fits.
     pub(crate) other: u64,
-    /// The field of the pointer, as in `candidates::field`.
+    /// The field in which the pointer lies, as `candidates::field` encodes it.
     pub(crate) field: u64,
     pub(crate) on_stack: bool,
-    /// The fewest bytes that may have been requested for the block, and (`usable`) the most, which are all that it can
-    /// hold.
+    /// The smallest number of bytes that may have been requested for the block; and (`usable`) the largest, which is
+    /// all that the block can contain.
     pub(crate) low: u64,
     pub(crate) usable: u64,
     pub(crate) is_text: bool,
     /// The evidence, in bits, that is needed to prove a text.
     pub(crate) wanted: f32,
-    /// The evidence, in bits, that the words are a Vec and not chance numbers, and (`text_bits`) that the bytes are a
-    /// text and not chance ones.
+    /// The evidence, in bits, that the words are a Vec and not chance numbers; and (`text_bits`) the evidence that the
+    /// bytes are a text and not random bytes.
     pub(crate) bits: f32,
     pub(crate) text_bits: f32,
-    /// What other triples, at the same place in other items or structs, prove the buffer to hold.
+    /// The content of the buffer, if other triples at the same place in other items or structs prove it.
     pub(crate) proven: Option<Shape>,
 }
 
@@ -65,7 +65,8 @@ pub(crate) enum Shape {
 }
 
 impl Triple {
-    /// Make a triple for a block for which `low` to `high` bytes were requested; None if the words cannot be a Vec.
+    /// Make a triple for a block for which between `low` and `high` bytes were requested; None if the words cannot be a
+    /// Vec.
     pub(crate) fn new(order: Order, cap: u64, len: u64, (low, high): (u64, u64)) -> Option<Triple> {
         if cap == 0 || len > cap || cap > high {
             return None;
@@ -95,7 +96,7 @@ impl Triple {
         })
     }
 
-    /// Return the least size that an item can have.
+    /// Return the smallest size that an item can have.
     pub(crate) fn least(&self) -> u64 {
         least(self.low, self.cap)
     }
@@ -105,19 +106,20 @@ impl Triple {
         self.usable / self.cap
     }
 
-    /// Return the length that the word after the triple states if it is a VecDeque; None if it could not be read.
+    /// Return the length that the word after the triple states if the triple belongs to a VecDeque; None if the word
+    /// could not be read.
     pub(crate) fn next(&self) -> Option<u64> {
         Some(self.next).filter(|next| *next != u64::MAX)
     }
 
-    /// Read the first bytes of the block and judge them.
+    /// Read the first bytes of the block, and judge whether they are a text.
     pub(crate) fn judge(&mut self, reader: &mut Reader<'_>) {
         let mut bytes = [0; SAMPLE];
         let got = reader.fill(self.block, &mut bytes[..(self.usable as usize).min(SAMPLE)]);
         self.judge_text(&bytes[..got]);
     }
 
-    /// Judge the first bytes of the block.
+    /// Judge whether `bytes`, the first bytes of the block, are a text.
     fn judge_text(&mut self, bytes: &[u8]) {
         let wanted = (self.len as usize).min(SAMPLE);
         if self.least() > 1 || wanted == 0 {
@@ -130,20 +132,20 @@ impl Triple {
         }
     }
 
-    /// Return whether the items may be single bytes, but also larger.
+    /// Return whether the items may be single bytes, but may also be larger.
     pub(crate) fn is_ambiguous(&self) -> bool {
         self.least() == 1 && self.most() > 1 && self.len > 0
     }
 
-    /// Raise the evidence that a text needs if the triple is ambiguous: chance may make one of `others` such buffers
-    /// look like a text.
+    /// Raise the evidence that a text needs, if the triple is ambiguous. It is needed because, by chance, one of
+    /// `others` such buffers may look like a text.
     pub(crate) fn judge_among(&mut self, others: usize) {
         if self.is_ambiguous() {
             self.wanted = SURE_AMONG_VECS + bits_of(others as u64);
         }
     }
 
-    /// Return what the buffer holds, a text or items, if that is certain.
+    /// Return what the buffer contains, a text or items; None if it is not certain.
     pub(crate) fn shape(&self) -> Option<Shape> {
         match self.proven {
             None if self.text_bits >= self.wanted => Some(Shape::Text),
@@ -156,16 +158,17 @@ impl Triple {
         self.proven.get_or_insert(shape);
     }
 
-    /// Return the addresses of items of that size: `length` of them from index `first` on, wrapping at the end.
+    /// Return the addresses of items of the size `stride`: `length` items from the index `first` on. After the last
+    /// item of the buffer, continue with its first one.
     pub(crate) fn items(&self, stride: u64, first: u64, length: u64) -> Vec<u64> {
         (0..length).map(|item| self.block + (first + item) % self.cap * stride).collect()
     }
 
-    /// Return whether the four words may be a VecDeque: the length follows the index of the first item.
+    /// Return whether the four words may be a VecDeque, in which the length follows the index of the first item.
     pub(crate) fn may_be_deque(&self) -> bool {
         match self.order {
             Order::CapFirst => self.len < self.cap && self.next().is_some_and(|length| length <= self.cap),
-            // In 1.66 and older both ends precede the pointer, and the capacity is a power of two.
+            // In 1.66 and older, the indices of both ends precede the pointer, and the capacity is a power of two.
             Order::PointerFirst => self.cap.is_power_of_two(),
         }
     }
@@ -179,7 +182,7 @@ fn bits_of(number: u64) -> f32 {
     (number.max(1) as f32).log2()
 }
 
-/// Return the evidence, in bits, of two numbers for a Vec: a length that equals the capacity, or that fills more than
+/// Return the evidence, in bits, that two numbers give for a Vec: the length equals the capacity, or it fills more than
 /// half of a capacity that was doubled repeatedly.
 fn bits_of_lengths(cap: u64, len: u64) -> f32 {
     match cap {
@@ -189,14 +192,14 @@ fn bits_of_lengths(cap: u64, len: u64) -> f32 {
     }
 }
 
-/// Return whether one of the sizes from `least` to `most` may be that of a type: nearly all types have 1, 2, or a
-/// multiple of 4 bytes.
+/// Return whether one of the sizes from `least` to `most` may be the size of a type. Nearly all types have 1 or 2
+/// bytes, or a multiple of 4 bytes.
 pub(crate) fn may_be_size(least: u64, most: u64) -> bool {
     least <= most && (least <= 2 || most / 4 * 4 >= least)
 }
 
-/// Return the evidence of these characters for a text, in bits; None if one of them cannot be in a text. The end of the
-/// sample may cut the last character.
+/// Return the evidence, in bits, that these characters give for a text; None if one of them cannot be in a text. The
+/// last character may be cut off at the end of the sample.
 pub(crate) fn letters(bytes: &[u8]) -> Option<f32> {
     let whole = match std::str::from_utf8(bytes) {
         Ok(text) => text,
@@ -224,13 +227,13 @@ mod tests {
         assert!(triple(0, 0, (1, 24)).is_none() && triple(5, 6, (1, 24)).is_none() && triple(25, 6, (1, 24)).is_none());
         let few = triple(4, 3, (89, 104)).unwrap();
         assert!((few.least(), few.most()) == (23, 26) && few.shape().is_none());
-        // 1024 items of eight bytes: hardly any other number near 1024 fits the size of the block.
+        // These are 1024 items of eight bytes: hardly any other number near 1024 fits the size of the block.
         assert!(triple(1024, 1000, (8185, 8200)).unwrap().bits >= 10.0);
         assert!(triple(1025, 1000, (8185, 8200)).unwrap().bits < 10.0);
         assert!(triple(1100, 1000, (8185, 8200)).is_none());
     }
 
-    /// Eleven items of two random bytes, as one run in a hundred made them: half of them look like a text.
+    /// Check eleven items of two random bytes, as one run in a hundred made them: half of them look like a text.
     #[test]
     fn texts_among_others() {
         let judged = |others| {

@@ -1,4 +1,4 @@
-//! Classify the blocks of a Rust program, with the surest proofs first.
+//! Classify the blocks of a Rust program. The surest proofs come first.
 
 use super::buffers::{judged, Buffers};
 use super::candidates::{Candidates, Wide};
@@ -17,14 +17,14 @@ use gdbheap_access::error::Cancelled;
 use gdbheap_access::memory::reader::Reader;
 use gdbheap_access::work::Control;
 
-/// How many words all proofs together may read: WORDS_FOR_EACH for each block of the target, and FIRST_WORDS more. The
-/// time must be in proportion to the target's size, whatever the target contains.
+/// The number of words that all proofs together may read: WORDS_FOR_EACH for each block of the target, and FIRST_WORDS
+/// more. The limit makes the time proportional to the target's size, whatever the target contains.
 const WORDS_FOR_EACH: u64 = 256;
 const FIRST_WORDS: u64 = 1 << 20;
-/// Words between two checks for cancellation.
+/// The number of words between two checks for cancellation.
 const WORDS_UNHEARD: u64 = 64 << 10;
 
-/// Classify all blocks whose kind can be proven from the candidates of all workers.
+/// Classify all blocks whose kind can be proven from the candidates that all workers have found.
 pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control<'_>) -> Result<(), Cancelled> {
     let parts: Vec<Candidates> = found.iter_mut().map(|part| std::mem::take(&mut part.of_rust)).collect();
     let mut from_stacks: ByAddress<u32> = ByAddress::default();
@@ -112,7 +112,7 @@ pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control
     Ok(())
 }
 
-/// Record how much of a table's block is in use: as many bytes as the smallest table for its items would need.
+/// Record how many bytes of a table's block are in use: as many as the smallest table for its items would need.
 fn fill(look: &Look<'_>, table: &Table) {
     let Some((_, block)) = look.block_from(table.block) else { return };
     let wanted = (table.filled.len() as u64 * 8).div_ceil(7).next_power_of_two().max(4);
@@ -120,7 +120,7 @@ fn fill(look: &Look<'_>, table: &Table) {
     look.fill(table.id, &block, capacity, capacity / table.buckets * wanted.min(table.buckets), Filling::Scattered);
 }
 
-/// Classify the objects behind trait pointers.
+/// Classify the objects to which trait pointers point.
 fn name_objects<'a>(
     look: &'a Look<'a>,
     reader: &mut Reader<'a>,

@@ -8,7 +8,8 @@ pub(super) const SMALL_BINS: u64 = 64;
 pub(super) const MAX_DAMAGE: usize = 1000;
 pub(super) const NO_BIN: u8 = 0;
 
-/// Return the bin of free chunks of a size, once they are sorted (glibc's `largebin_index_64`, the same since 2.17).
+/// Return the number of the bin into which malloc sorts free chunks of this size (`largebin_index_64` in glibc, the
+/// same since 2.17).
 pub(super) fn bin_of(size: u64) -> u64 {
     match size {
         0..0x400 => size / GRAIN,

@@ -12,9 +12,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Mutex;
 
-/// The bytes of memory that one word of bits covers.
+/// The number of bytes of a region that one 64-bit word of a bitmap covers.
 const WORD_BYTES: u64 = 64 * GRAIN;
-/// The bytes of memory that one `Slice` covers: a multiple of WORD_BYTES.
+/// The number of bytes of a region that one `Slice` covers, a multiple of WORD_BYTES.
 const SLICE: u64 = 32 << 20;
 
 /// The size and the links of a free chunk.
@@ -25,7 +25,8 @@ pub(super) struct Links {
     pub(super) bk: u64,
 }
 
-/// 64 places where a chunk may begin: a bit for each free chunk, and the number of the first free chunk.
+/// A word of a region's bitmap, for 64 places where a chunk may begin. `free` has a set bit for each free chunk,
+/// `first` is the number of the first of these free chunks.
 struct Word {
     free: u64,
     first: usize,
@@ -68,7 +69,7 @@ impl FreeOfRegion {
         is_free.then_some(word.first + before.count_ones() as usize)
     }
 
-    /// Return the address of the region's free chunk with this number.
+    /// Return the address of the free chunk of this region that has the given number.
     pub(super) fn address(&self, number: usize) -> u64 {
         let at = self.words.partition_point(|word| word.first <= number).saturating_sub(1);
         let Some(word) = self.words.get(at) else { return self.end };
@@ -76,7 +77,7 @@ impl FreeOfRegion {
         self.start + at as u64 * WORD_BYTES + u64::from(left.trailing_zeros()) * GRAIN
     }
 
-    /// Return the addresses of a slice's free chunks, ascending.
+    /// Return the addresses of the free chunks in a slice, ascending.
     pub(super) fn addresses(&self, slice: &Slice) -> impl Iterator<Item = u64> + '_ {
         let start = slice.from;
         let words =
@@ -87,8 +88,8 @@ impl FreeOfRegion {
         })
     }
 
-    /// Write the size and the links of each free chunk of a slice; zeros for a chunk whose links the walk did not
-    /// collect.
+    /// Write the size and the links of each free chunk of a slice into the share's elements. They stay zero for a chunk
+    /// whose links the walk did not collect.
     fn put_links(&self, share: &Share<'_, [u64; 3]>, found: &FreeLinks) {
         let mut found = found.between(share.slice.from, share.slice.to).peekable();
         for (room, address) in share.take().into_iter().flatten().zip(self.addresses(&share.slice)) {
@@ -112,7 +113,7 @@ impl FreeOfRegion {
     }
 }
 
-/// A part of a region, with the numbers of its free chunks.
+/// A part of a region, with the range of the numbers of its free chunks.
 pub(super) struct Slice {
     pub(super) region: usize,
     pub(super) from: u64,
@@ -127,7 +128,8 @@ pub(super) struct Share<'a, T> {
 }
 
 impl<'a, T> Share<'a, T> {
-    /// Return the elements for the slice's free chunks; None if a worker has already taken them.
+    /// Return the elements of the array for the free chunks of the slice; None if a worker has already taken these
+    /// elements.
     pub(super) fn take(&self) -> Option<&'a mut [T]> {
         take(&self.room)
     }
@@ -135,16 +137,16 @@ impl<'a, T> Share<'a, T> {
 
 pub(super) struct FreeChunks {
     pub(super) regions: Vec<FreeOfRegion>,
-    /// `[size, fd, bk]` of each free chunk, by its number.
+    /// For each free chunk, by its number: `[size, fd, bk]`.
     links: Vec<[u64; 3]>,
     bins: Vec<AtomicU8>,
-    /// The `fd_nextsize` and `bk_nextsize` links, ascending by the address of their chunks.
+    /// The `fd_nextsize` and `bk_nextsize` links of chunks, ascending by the address of the chunk.
     pub(super) size_links: Vec<SizeLink>,
 }
 
 impl FreeChunks {
-    /// Number the free chunks and read their links: those that the walk collected, or, if it collected none, those of
-    /// another walk. Also return wrong flags of chunks in use, as damage.
+    /// Number the free chunks and read their links: the links that the walk collected or, if it collected none, the
+    /// links that another walk collects. Also return wrong flags of chunks in use, as damage.
     pub(super) fn of(watcher: &dyn Watcher, space: &Space, chunks: &Chunks) -> Result<(FreeChunks, Vec<Damage>)> {
         let mut count = 0;
         let mut regions = Vec::with_capacity(chunks.regions.len());
@@ -177,7 +179,7 @@ impl FreeChunks {
         self.links.len()
     }
 
-    /// Divide an array with one entry per free chunk among workers.
+    /// Divide an array that has one element for each free chunk into shares for the workers, one share for each slice.
     pub(super) fn shares<'a, T>(&self, mut rest: &'a mut [T]) -> Vec<Share<'a, T>> {
         let slices = self.regions.iter().enumerate().flat_map(|(index, region)| region.slices(index));
         let share = |slice: Slice| {
@@ -198,7 +200,7 @@ impl FreeChunks {
         self.bins[number].load(Ordering::Relaxed)
     }
 
-    /// Put a chunk into a bin; return the bin that it was in before.
+    /// Record that a chunk is in a bin. Return the bin that was recorded for the chunk before.
     pub(super) fn put(&self, number: usize, bin: u8) -> u8 {
         self.bins[number].swap(bin, Ordering::Relaxed)
     }
@@ -217,7 +219,7 @@ impl FreeChunks {
         self.region_of(address)?.number(address)
     }
 
-    /// Return the number of the free chunk at `address`, if it belongs to this arena.
+    /// Return the number of the free chunk at `address`; None if the chunk does not belong to this arena.
     pub(super) fn number_of_arena(&self, arena: u32, address: u64) -> Option<usize> {
         self.region_of(address).filter(|region| region.arena == arena)?.number(address)
     }
@@ -228,7 +230,7 @@ impl FreeChunks {
     }
 }
 
-/// Return the links of each region's free chunks, from the walk or, if it collected none, from another walk.
+/// Return the links of the free chunks of each region: from the walk or, if it collected none, from another walk.
 fn collected(watcher: &dyn Watcher, space: &Space, chunks: &Chunks) -> Result<Vec<FreeLinks>> {
     let kept: Option<Vec<FreeLinks>> = chunks.regions.iter().map(|region| take(&region.free_links)).collect();
     if let Some(kept) = kept {

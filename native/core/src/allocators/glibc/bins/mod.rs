@@ -1,9 +1,9 @@
 //! The doubly linked lists of free chunks: find the bin of each free chunk and check every link.
 //!
-//! A free chunk's first words are `fd` and `bk`. In a large bin, the first chunk of each size has `fd_nextsize` and
-//! `bk_nextsize` after them. Bin n is a ring whose head overlays `malloc_state.bins`, as if a chunk began 16 bytes
-//! before the bin's pair of words. Bin 1 is the unsorted bin, 2 to 63 are small bins of one size each, 64 to 126 are
-//! large bins.
+//! A free chunk's first words are `fd` and `bk`. In a large bin, the first chunk of each size also has `fd_nextsize`
+//! and `bk_nextsize` after these words. Bin n is a ring whose head overlays `malloc_state.bins`, as if a chunk began 16
+//! bytes before the bin's pair of words. Bin 1 is the unsorted bin, bins 2 to 63 are small bins of one size each, bins
+//! 64 to 126 are large bins.
 
 mod bin;
 mod free;
@@ -24,15 +24,16 @@ use std::collections::BTreeMap;
 
 pub use bin::least_sizes;
 
-/// The bin of each free chunk.
+/// The bins of all free chunks, and the damage that was found in the bins.
 pub struct Bins {
     free: FreeChunks,
-    /// Wrong links and flags.
+    /// Wrong links of free chunks, and wrong flags of chunks in use.
     pub damage: Vec<Damage>,
 }
 
 impl Bins {
-    /// Return `(arena, bin, chunks)` of every bin that is not empty. Bin 0 counts free chunks that are in no bin.
+    /// Return `(arena, bin, chunks)` of every bin that is not empty. The row for bin 0 counts the free chunks that are
+    /// in no bin.
     pub fn rows(&self) -> Vec<(u32, u64, Tally)> {
         let mut rows: BTreeMap<(u32, u64), Tally> = BTreeMap::new();
         for region in &self.free.regions {
@@ -48,14 +49,15 @@ impl Bins {
         rows.into_iter().map(|((arena, bin), tally)| (arena, bin, tally)).collect()
     }
 
-    /// Return the bin of a free chunk: 0 if it is in no bin, None if `chunk` is not a free chunk.
+    /// Return the number of the bin that contains a free chunk: 0 if no bin contains it, None if `chunk` is not a free
+    /// chunk.
     pub fn find(&self, chunk: u64) -> Option<u8> {
         self.free.number(chunk).map(|number| self.free.bin(number))
     }
 }
 
-/// Follow the bins of every arena. `heads` has the address of `malloc_state.bins` for each arena; an arena with address
-/// 0 is skipped.
+/// Follow the bins of every arena. `heads` has the address of `malloc_state.bins` for each arena. If the address is 0,
+/// the arena is skipped.
 pub fn follow_bins(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, heads: &[u64]) -> Result<Bins> {
     let (free, mut damage) = FreeChunks::of(watcher, space, chunks)?;
     let rings = Rings { space, free: &free };
@@ -88,7 +90,8 @@ fn check_places(free: &FreeChunks, found: &mut Vec<Damage>) {
     }
 }
 
-/// Report wrong links between sizes: in a large bin, the first chunks of neighbouring sizes must point to each other.
+/// Report wrong `fd_nextsize` and `bk_nextsize` links: in a large bin, the first chunks of neighbouring sizes must
+/// point to each other.
 fn check_sizes_links(free: &FreeChunks, found: &mut Vec<Damage>) {
     const EXPECTED: &str = "the first chunk of another size, linked back";
     for link in &free.size_links {

@@ -7,12 +7,13 @@ use gdbheap_access::error::{Cancelled, Result};
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Watcher};
 
-/// A direction in which to follow a bin's ring.
+/// A direction in which to follow a bin's ring: forward by `fd` or backward by `bk`.
 #[derive(Clone, Copy)]
 struct Direction {
     on: fn(&Links) -> u64,
     back: fn(&Links) -> u64,
-    /// The offset of the link in a chunk, or in the bin's head seen as a chunk.
+    /// The offset of the link in a chunk. The head of a bin has the link at the same offset, if the head is seen as a
+    /// chunk.
     offset: u64,
     leads_astray: &'static str,
     not_back: &'static str,
@@ -59,14 +60,14 @@ pub(super) struct Rings<'a> {
 }
 
 impl Rings<'_> {
-    /// Return the first and the last chunk of a ring, or its head twice if the ring is empty; None if the head cannot
-    /// be read.
+    /// Return the first and the last chunk of a ring; both are the ring's head if the ring is empty. None if the head
+    /// cannot be read.
     pub(super) fn ends(&self, ring: Ring) -> Option<(u64, u64)> {
         let word = |offset| self.space.word(ring.head.wrapping_add(offset)).ok();
         Some((word(FORWARD.offset)?, word(BACKWARD.offset)?))
     }
 
-    /// Follow all rings, put the chunks into their bins, and return the damage.
+    /// Follow all rings, record the bin of each chunk, and return the damage.
     pub(super) fn follow(&self, watcher: &dyn Watcher, rings: &[Ring]) -> Result<Vec<Damage>> {
         let work = |found: &mut Vec<Damage>, ring: &Ring, control: &Control| {
             found.extend(self.go_round(*ring, control)?);
@@ -91,7 +92,7 @@ impl Rings<'_> {
         Ok(found)
     }
 
-    /// Follow a ring's links in one direction, starting at `first`, and report wrong links in `found`. Return the last
+    /// Follow a ring's links in one direction, starting at `first`, and append wrong links to `found`. Return the last
     /// chunk; None if the links do not lead back to the head.
     #[inline(always)]
     fn go(
@@ -116,8 +117,8 @@ impl Rings<'_> {
             };
             let chunk = self.free.links(number);
             if self.free.put(number, ring.bin as u8) != NO_BIN {
-                // A backward pass ends at the chunk where the forward pass ended, which is then already in its bin: no
-                // damage.
+                // A backward pass ends at the chunk where the forward pass ended. That chunk is already in its bin,
+                // which is no damage here.
                 if !way.is_second {
                     found.push(Damage::new(at, "free chunk", "in one bin, once", format!("again in bin {}", ring.bin)));
                 }

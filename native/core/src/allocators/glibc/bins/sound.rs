@@ -1,10 +1,10 @@
 //! The fast way to follow the bins, for rings without a wrong link.
 //!
-//! A ring jumps from chunk to chunk anywhere in memory, and each step waits for the one before it. Therefore all links
-//! are first looked up in address order and on all cores; no look-up waits for another. After that only numbers have to
-//! be followed, not memory. The rings of numbers are cut into stretches at every chunk whose number is a multiple of
-//! `step`. Many stretches are followed at a time, so that their waits overlap. Finally the stretches of each ring are
-//! put together.
+//! The links of a ring jump from chunk to chunk anywhere in memory, and each step waits for the one before it.
+//! Therefore all links are first looked up in address order and on all cores; no look-up waits for another. After that
+//! only the numbers of chunks have to be followed, not memory. The rings of numbers are cut into stretches at every
+//! chunk whose number is a multiple of `step`. Many stretches are followed at a time, so that their waits overlap.
+//! Finally the stretches of each ring are put together.
 //!
 //! Each link points to a chunk that points back, so no two chunks point to the same one. A stretch therefore never
 //! meets another stretch, and cannot go in a circle without reaching a cut.
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The flag that distinguishes the number of a bin from the number of a chunk.
 const HEAD: u32 = 1 << 31;
 const NO_STRETCH: u32 = u32::MAX;
-/// The least average number of links from one cut to the next.
+/// The smallest average number of links between two cuts of a ring.
 const SHORTEST: usize = 64;
 const MAX_CUTS: usize = 1 << 12;
 const STRETCHES_IN_JOB: usize = 128;
@@ -34,19 +34,20 @@ struct Filled {
 
 /// Rings as numbers, and the stretches into which they are cut.
 struct Numbers {
-    /// For each chunk the number of the next one, or HEAD with the number of the bin.
+    /// For each chunk, the number of the next chunk in the ring, or HEAD with the number of the bin at the end of the
+    /// ring.
     next: Vec<u32>,
     /// The distance between cuts, in chunk numbers: a power of two.
     step: u32,
-    /// The first chunk of each stretch.
+    /// For each stretch, the number of its first chunk.
     starts: Vec<u32>,
-    /// The stretch of each chunk.
+    /// For each chunk, the number of its stretch.
     stretches: Vec<AtomicU32>,
 }
 
 impl Rings<'_> {
-    /// Follow all rings and put the chunks into their bins. Return false if anything is wrong; the bins are invalid
-    /// then.
+    /// Follow all rings and record the bin of each chunk. Return false if any link or size is wrong; the recorded bins
+    /// are then invalid.
     pub(super) fn are_sound(&self, watcher: &dyn Watcher, heads: &[u64], rings: &[Ring]) -> Result<bool> {
         let Some(next) = self.look_up_links(watcher, heads)? else { return Ok(false) };
         let Some(filled) = self.filled(rings) else { return Ok(false) };
@@ -56,7 +57,8 @@ impl Rings<'_> {
         Ok(self.put_into_bins(&numbers, &bins))
     }
 
-    /// Return the rings that have chunks; None if a head points to a chunk that does not point back.
+    /// Return the rings that contain chunks; None if the head of a ring points to a chunk that does not point back to
+    /// the head.
     fn filled(&self, rings: &[Ring]) -> Option<Vec<Filled>> {
         let mut filled = Vec::new();
         for ring in rings {
@@ -74,8 +76,8 @@ impl Rings<'_> {
         Some(filled)
     }
 
-    /// Return for each free chunk, by number, where its `fd` points: the number of a chunk that points back, or HEAD
-    /// with the number of a bin. None if any `fd` points elsewhere.
+    /// Return, for each free chunk by its number, the target of the chunk's `fd`: the number of a chunk that points
+    /// back, or HEAD with the number of a bin. None if any `fd` points elsewhere.
     fn look_up_links(&self, watcher: &dyn Watcher, heads: &[u64]) -> Result<Option<Vec<u32>>> {
         if self.free.len() >= HEAD as usize {
             return Ok(None);
@@ -104,8 +106,8 @@ impl Rings<'_> {
         })
     }
 
-    /// Return the number to which a chunk's `fd` points, as `look_up_links` does. `bins` is the address of its arena's
-    /// bins.
+    /// Return the target of a chunk's `fd` as a number, as in `look_up_links`. `bins` is the address of the bins of the
+    /// chunk's arena.
     #[inline(always)]
     fn link(&self, region: &FreeOfRegion, bins: u64, number: usize, address: u64) -> Option<u32> {
         let fd = self.free.links(number).fd;
@@ -117,8 +119,8 @@ impl Rings<'_> {
         (self.free.links(next).bk == address).then_some(next as u32)
     }
 
-    /// Return where each stretch ends: the number of the chunk with which another stretch begins, or HEAD with a bin's
-    /// number.
+    /// Return, for each stretch, where it ends: the number of the chunk with which the next stretch begins, or HEAD
+    /// with the number of a bin.
     fn follow_stretches(&self, watcher: &dyn Watcher, numbers: &Numbers) -> Result<Vec<u32>> {
         let count = numbers.starts.len();
         let jobs: Vec<_> =
@@ -135,7 +137,7 @@ impl Rings<'_> {
         Ok(ends)
     }
 
-    /// Put every chunk into the bin of its stretch. Return whether every chunk has the right size for its bin.
+    /// Record for every chunk the bin of its stretch. Return whether every chunk has the right size for its bin.
     fn put_into_bins(&self, numbers: &Numbers, bins: &[u8]) -> bool {
         numbers.stretches.iter().enumerate().all(|(number, stretch)| {
             let bin = bins.get(stretch.load(Ordering::Relaxed) as usize).copied().unwrap_or(NO_BIN);
@@ -156,7 +158,8 @@ impl Numbers {
         Numbers { next, step, starts, stretches }
     }
 
-    /// Follow the given stretches, AT_ONCE of them side by side, and append (stretch, end) to `ends`.
+    /// Follow the given stretches, AT_ONCE of them at the same time, and append the pair (stretch, end) of each to
+    /// `ends`.
     fn follow(&self, stretches: std::ops::Range<usize>, ends: &mut Vec<(u32, u32)>) {
         let mut waiting = stretches.map(|stretch| (stretch as u32, self.starts[stretch]));
         let mut followed: Vec<(u32, u32)> = waiting.by_ref().take(AT_ONCE).collect();

@@ -1,20 +1,21 @@
 //! The walk over glibc's chunks: each stretch of an arena from its first chunk to its end.
 //!
-//! A chunk, as it lies in memory (glibc 2.36, `p = malloc(24)` after a used chunk, header at p - 16):
+//! A chunk in memory (glibc 2.36, `p = malloc(24)` after a used chunk, header at p - 16):
 //!
 //! ```text
 //! 0x..290: 00 00 00 00 00 00 00 00  21 00 00 00 00 00 00 00   prev_size | size, bits: 1 PREV_INUSE 2 IS_MMAPPED 4 NON_MAIN_ARENA
 //! 0x..2a0: the 24 bytes of p, of which the last 8 lie in the next header's prev_size
 //! ```
 //!
-//! A chunk is in use if the next chunk's PREV_INUSE is set, unless it is in a fast bin or a thread cache: those look
-//! used.
+//! A chunk is in use if the PREV_INUSE bit of the next chunk is set. Chunks in fast bins and thread caches have this
+//! bit too, although they are free.
 //!
 //! A walk can only begin where a chunk is known to begin. Long stretches are nevertheless walked by all cores. A
-//! stretch is divided into parts; the walk of a part begins at the first address that looks like a chunk, and records
-//! plain chunks only. Then a final walk goes through the stretch. When it meets a chunk that the walk of a part met
-//! too, it takes over what that walk found from there on, because two walks from the same chunk find the same. What the
-//! part's walk found before that chunk is dropped: it may have begun in the middle of a block's data.
+//! stretch is divided into parts. The walk of a part begins at the first address in the part that looks like a chunk,
+//! and records plain chunks only. Then a final walk goes through the whole stretch. When it meets a chunk that the walk
+//! of a part met too, it takes over the chunks that the part's walk found from there on, because two walks from the
+//! same chunk find the same chunks. The chunks that the part's walk found before are dropped: that walk may have begun
+//! in the middle of a block's data.
 
 mod parts;
 mod walker;
@@ -36,7 +37,7 @@ use whole::Walk;
 
 const WORDS_IN_PART: usize = (PART / GRAIN / 64) as usize;
 
-/// The bits of one stretch, and the damage to report if its size is impossible.
+/// The bits of one stretch, and the damage to report if the size of the stretch is impossible.
 struct RegionBits {
     stretch: Stretch,
     starts: Bits,
@@ -119,7 +120,7 @@ impl WholeJob<'_> {
     }
 }
 
-/// A list of a thread's cache. If `size` is 0, the list's chunks may have any size.
+/// A list of free chunks in a thread's cache. If `size` is 0, the list's chunks may have any size.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheList {
     /// The address of the list's first entry.
@@ -129,8 +130,9 @@ pub struct CacheList {
     pub size: u64,
 }
 
-/// Walk every stretch and follow the lists of all thread caches. Return for each list how many entries were taken, and
-/// where its last link leads. `collects`: keep the links of free chunks, for `follow_bins`.
+/// Walk every stretch and follow the lists of all thread caches. Return for each list the number of entries that were
+/// taken, and the address to which its last link leads. `collects`: whether to keep the links of free chunks, for
+/// `follow_bins`.
 pub fn walk_chunks(
     watcher: &dyn Watcher,
     space: &Space,
@@ -146,8 +148,8 @@ pub fn walk_chunks(
     Ok((chunks, taken))
 }
 
-/// Walk every stretch. Chunks in fast bins and thread caches count as used here, because only the lists show them.
-/// `collects`: keep the links of free chunks.
+/// Walk every stretch. Chunks in fast bins and thread caches count as used here, because only the lists of free chunks
+/// show that they are free. `collects`: whether to keep the links of free chunks.
 pub(crate) fn walk_stretches(
     watcher: &dyn Watcher,
     space: &Space,

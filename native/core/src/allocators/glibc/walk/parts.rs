@@ -8,19 +8,19 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{take, Control};
 use std::sync::Mutex;
 
-/// The bytes of one part, a multiple of what one word of bits covers.
+/// The size of one part in bytes, a multiple of what one word of bits covers.
 pub(super) const PART: u64 = 16 << 20;
-/// The bytes that are walked between two checks for cancellation.
+/// The number of bytes that are walked between two checks for cancellation.
 pub(super) const STRIDE: u64 = 1 << 20;
-/// The bytes of a part that are searched for its first chunk. A part without one there lies in the middle of a large
-/// chunk.
+/// The number of bytes at the start of a part that are searched for its first chunk. If no chunk begins there, the part
+/// lies in the middle of a large chunk.
 const MAX_SEARCHED: u64 = 256 << 10;
 
-/// The result of the walk of one part, except its bits, which are in the stretch's bits.
+/// The result of the walk of one part. The bits that the walk has set are not in here but in the bits of the stretch.
 pub(super) struct Part {
     pub(super) index: usize,
     pub(super) from: u64,
-    /// The address at which the walk stopped; `from` if it found no chunk to begin with.
+    /// The address at which the walk stopped; `from` if the walk found no chunk to begin with.
     pub(super) to: u64,
     pub(super) previous: Option<Header>,
     pub(super) head: Head,
@@ -29,7 +29,7 @@ pub(super) struct Part {
     pub(super) free: Option<FreeLinks>,
 }
 
-/// A part to be walked. The worker that walks it takes its bits, `words`.
+/// A part that has to be walked. The worker that walks it takes `words`, the part's bits.
 pub(super) struct PartJob<'a> {
     pub(super) index: usize,
     pub(super) info: RegionInfo<'a>,

@@ -13,19 +13,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const PREV_INUSE: u64 = 1;
 pub(super) const SIZE_BITS: u64 = 7;
-/// Sound chunks in a row that prove that an address is a chunk.
+/// The number of sound chunks in a row which prove that a chunk begins at an address.
 const SOUND_STEPS: u32 = 64;
-/// The most heads of chunks that are kept. If there are more, none is kept, and heads are read again when they are
-/// needed.
+/// The largest number of heads of chunks that are kept. If there are more heads, none is kept, and heads are read again
+/// when they are needed.
 const MAX_HEADS: usize = 1 << 17;
 pub(super) const MAX_FAST_BINS: usize = 16;
-/// Bytes after a free chunk's header that are needed: `fd`, `bk`, `fd_nextsize`, `bk_nextsize`.
+/// The number of bytes after a free chunk's header that are read: `fd`, `bk`, `fd_nextsize`, `bk_nextsize`.
 const LINK_BYTES: usize = 32;
 
 /// The bits of block starts and the bits of free chunks.
 pub(super) type Words<'a> = (&'a mut [u64], &'a mut [u64]);
 
-/// One header as read: its address, its two words, and the first word after it.
+/// The header of a chunk as it was read: its address, its two words, and the first word after the header.
 #[derive(Clone, Copy)]
 pub(super) struct Header {
     pub(super) address: u64,
@@ -49,10 +49,11 @@ impl Header {
     }
 }
 
-/// A stretch, as all walks of it need it. `heads`: how many heads these walks have kept so far.
+/// The data about a stretch that all walks of the stretch share. `heads`: the number of heads that these walks have
+/// kept so far.
 pub(super) struct RegionInfo<'a> {
     pub(super) stretch: &'a Stretch,
-    /// Bit n: the fast bin for chunks of 16 * n bytes is not empty.
+    /// A bitmap: bit n is set if the fast bin for chunks of 16 * n bytes is not empty.
     pub(super) fast_sizes: u64,
     pub(super) heads: &'a AtomicUsize,
     /// Whether to collect the links of free chunks.
@@ -81,16 +82,17 @@ pub(super) struct ChunkWalker<'a> {
     pub(super) info: &'a RegionInfo<'a>,
     space: &'a Space,
     pub(super) window: Window<'a>,
-    /// The address of the first bit.
+    /// The address to which the first bit belongs.
     pub(super) base: u64,
     pub(super) starts: &'a mut [u64],
     pub(super) low: &'a mut [u64],
     pub(super) links: Vec<Link>,
-    /// The first bytes of chunks that may hold a Python object; None once there were too many.
+    /// The first bytes of chunks that may contain a Python object; None after there were too many such chunks.
     pub(super) heads: Option<Vec<Head>>,
-    /// The links of free chunks; None if they are not collected.
+    /// The links of free chunks; None if links are not collected.
     pub(super) free: Option<FreeLinks>,
-    /// The last chunk; `head` has its first bytes. The next header will tell whether the chunk is in use.
+    /// The header of the last chunk; `head` has this chunk's first bytes. Only the next header says whether the chunk
+    /// is in use.
     pub(super) previous: Option<Header>,
     pub(super) head: Head,
 }
@@ -128,7 +130,7 @@ impl<'a> ChunkWalker<'a> {
         (address - self.base) / GRAIN
     }
 
-    /// Walk plain chunks from `at` until one starts at or after `to`. Return where the walk stopped.
+    /// Walk plain chunks from `at` until a chunk starts at or after `to`. Return the address where the walk stopped.
     pub(super) fn plain_chunks(&mut self, mut at: u64, to: u64) -> u64 {
         while at < to {
             at = self.scan_window(at, to);
@@ -143,7 +145,7 @@ impl<'a> ChunkWalker<'a> {
         at
     }
 
-    /// Walk plain chunks like `plain_chunks`, but only through the bytes that the window already has.
+    /// Walk plain chunks like `plain_chunks`, but only through the bytes that are already in the window.
     pub(super) fn scan_window(&mut self, mut at: u64, to: u64) -> u64 {
         let ChunkWalker { info, window, base, starts, low, links, heads, free, previous, head, .. } = self;
         let buffer = window.rest(at);
@@ -191,14 +193,14 @@ impl<'a> ChunkWalker<'a> {
         at
     }
 
-    /// Add a plain chunk.
+    /// Add a plain chunk, whose header is given.
     pub(super) fn put(&mut self, header: Header) {
         bits::set(self.starts, self.index(header.address));
         self.previous = Some(header);
         self.look_at_head(&header);
     }
 
-    /// Keep the first bytes of a chunk until the next header tells whether it is in use.
+    /// Keep the first bytes of a chunk until the next header says whether the chunk is in use.
     pub(super) fn look_at_head(&mut self, chunk: &Header) {
         if self.heads.is_none() && self.free.is_none() {
             return;
@@ -207,13 +209,13 @@ impl<'a> ChunkWalker<'a> {
         self.head = Head::new(chunk.address, bytes);
     }
 
-    /// Return whether the next header says that the chunk before it is free but gives another size for it.
+    /// Return whether the next header says that the chunk before it is free but states another size for that chunk.
     pub(super) fn contradicts(&self, next: &Header) -> bool {
         let before = self.previous.as_ref();
         !next.prev_in_use() && before.is_some_and(|before| next.prev_size != before.size())
     }
 
-    /// Record the chunk before `next` as used or free, as that header says.
+    /// Record the chunk before `next` as used or free, according to the header `next`.
     pub(super) fn settle(&mut self, next: &Header) {
         let Some(before) = self.previous.take() else { return };
         if next.prev_in_use() {
@@ -228,15 +230,15 @@ impl<'a> ChunkWalker<'a> {
         }
     }
 
-    /// Record the last chunk as used: no header follows that could tell whether it is.
+    /// Record the last chunk as used, because no header follows that says whether it is used.
     pub(super) fn leave(&mut self) {
         if let Some(last) = self.previous.take() {
             check_flags(self.info, &mut self.free, &last);
         }
     }
 
-    /// Return whether a chunk begins at `start`, as far as a walk shows: it reaches an end, or takes `SOUND_STEPS`
-    /// sound chunks in a row.
+    /// Return whether a chunk seems to begin at `start`: a walk from there reaches an end, or takes `SOUND_STEPS` sound
+    /// chunks in a row.
     pub(super) fn is_sound(&mut self, start: u64) -> bool {
         let (end, top) = (self.info.stretch.end, self.info.stretch.top);
         let mut at = start;
@@ -265,9 +267,9 @@ impl<'a> ChunkWalker<'a> {
         true
     }
 
-    /// Return whether the fenceposts that end a stretch begin at this header. The main arena ends with two fenceposts
-    /// of size 0x10. A thread's heap ends with one of size 0x10 and one of size 0, or with only the latter if its top
-    /// was too small for two.
+    /// Return whether the fenceposts at the end of a stretch begin at this header. The main arena ends with two
+    /// fenceposts of size 0x10. A thread's heap ends with one fencepost of size 0x10 and one of size 0, or with only
+    /// the one of size 0 if the heap's top was too small for two.
     pub(super) fn ends_in_fences(&mut self, header: &Header) -> bool {
         let rest = self.info.stretch.end - header.address;
         match (header.size(), rest) {
@@ -282,7 +284,7 @@ impl<'a> ChunkWalker<'a> {
 
     /// Return whether a walk from `start` takes sound chunks, passes `at` without stopping there, and meets before `at`
     /// a free chunk whose neighbours in the list link back to it. Stale chunks have no such neighbours. `failed` has
-    /// the addresses from which a walk is known to fail, so that no address is walked from twice.
+    /// the start addresses of walks that are known to fail, so that no address is walked from twice.
     pub(super) fn passes(&mut self, start: u64, at: u64, failed: &mut HashSet<u64>) -> bool {
         let (mut stand, mut linked) = (start, false);
         while stand < at {
@@ -310,7 +312,7 @@ impl<'a> ChunkWalker<'a> {
         ahead == Some(chunk) && behind == Some(chunk)
     }
 
-    /// Return the first address in [from, to) that `is_sound`; None if there is none.
+    /// Return the first address in [from, to) for which `is_sound` is true; None if there is none.
     pub(super) fn next_sound(&mut self, from: u64, to: u64, control: &Control) -> Result<Option<u64>, Cancelled> {
         let mut at = from;
         while at < to {

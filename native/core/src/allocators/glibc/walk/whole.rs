@@ -1,4 +1,4 @@
-//! The final walk of a stretch: it joins the results of parts, and handles fences, the top chunk and damage.
+//! The final walk of a stretch. It joins the results of the parts, and handles fenceposts, the top chunk and damage.
 
 use super::parts::{Part, PART, STRIDE};
 use super::walker::{ChunkWalker, Header, SIZE_BITS};
@@ -11,13 +11,13 @@ use gdbheap_access::work::Control;
 use std::collections::HashSet;
 
 const MAX_DAMAGE: usize = 1000;
-/// If a walk cannot go on, one of the last chunks may have a wrong size. This many of them are checked.
+/// The number of last chunks whose sizes are checked if a walk cannot go on: one of these sizes may be wrong.
 const MAX_ASTRAY: u32 = 8;
-/// The most bytes of a stretch that are searched for chunks that a wrong size skipped: a hostile stretch may have any
-/// number of wrong sizes.
+/// The largest number of bytes of a stretch that are searched for chunks that a wrong size skipped. Without this limit,
+/// a hostile stretch with many wrong sizes could be searched forever.
 const MAX_SEARCHED: u64 = 1 << 30;
 
-/// The final walk of a stretch: it handles fences, the top chunk and damage.
+/// The final walk of a stretch: it handles fenceposts, the top chunk and damage.
 pub(super) struct Walk<'a> {
     pub(super) control: &'a Control<'a>,
     pub(super) walker: ChunkWalker<'a>,
@@ -25,7 +25,7 @@ pub(super) struct Walk<'a> {
     pub(super) damage: Vec<Damage>,
     /// The number of fenceposts directly before the current address.
     pub(super) fences: u32,
-    /// Bytes that were searched so far for chunks that a wrong size had skipped.
+    /// The number of bytes that were searched so far for chunks that a wrong size had skipped.
     pub(super) searched: u64,
 }
 
@@ -49,8 +49,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Walk on from `at` through a part, and take over the part's chunks from the first one that both walks meet.
-    /// Return where the walk stopped.
+    /// Walk on from `at` through a part. Take over the part's chunks from the first chunk that both walks meet. Return
+    /// the address where the walk stopped.
     fn join(&mut self, part: Part, at: u64, to: u64) -> Result<u64, Cancelled> {
         if part.to <= at || to <= at {
             self.forget(part.from, to);
@@ -67,7 +67,7 @@ impl Walk<'_> {
     }
 
     /// Walk from `at` until a chunk of the part is met, then take over the part's chunks from there on. `starts` and
-    /// `low` are the part's bits. Return where the walk stopped.
+    /// `low` are the part's bits. Return the address where the walk stopped.
     fn catch_up(
         &mut self,
         part: Part,
@@ -93,7 +93,7 @@ impl Walk<'_> {
         Ok(at)
     }
 
-    /// Take over the part's chunks from `at` on. Return where the part's walk stopped.
+    /// Take over the part's chunks from `at` on. Return the address where the part's walk stopped.
     fn take_over(&mut self, part: Part, at: u64) -> u64 {
         if let Some(header) = self.walker.header(at) {
             self.settle(&header);
@@ -111,7 +111,7 @@ impl Walk<'_> {
         part.to
     }
 
-    /// Remove what a part found in [from, to).
+    /// Remove the chunks that the walk of a part found in [from, to).
     fn forget(&mut self, from: u64, to: u64) {
         let (first, end) = (self.walker.index(from), self.walker.index(to));
         for words in [&mut *self.walker.starts, &mut *self.walker.low] {
@@ -141,7 +141,7 @@ impl Walk<'_> {
         self.walker.settle(next);
     }
 
-    /// Add the block at `at`, of any kind. Return where the next one starts.
+    /// Add the block at `at`, of any kind. Return the address where the next block starts.
     fn step(&mut self, at: u64) -> Result<u64, Cancelled> {
         let rest = self.walker.info.stretch.end - at;
         let Some(header) = self.walker.header(at).filter(|_| rest >= GRAIN) else {
@@ -181,9 +181,9 @@ impl Walk<'_> {
         end
     }
 
-    /// Mark the chunk before a lone fence of size 0 as a fence, if it is the remains of a top too small to be freed.
-    /// Unlike every chunk of a thread's arena, such a chunk lacks the NON_MAIN_ARENA flag (glibc malloc/malloc.c,
-    /// `sysmalloc`).
+    /// Mark the chunk before a lone fencepost of size 0 as a fencepost too, if it is the remains of a top that was too
+    /// small to be freed. Unlike every chunk of a thread's arena, such a chunk lacks the NON_MAIN_ARENA flag (glibc
+    /// malloc/malloc.c, `sysmalloc`).
     fn take_short_top(&mut self, fence: &Header) {
         let is_short_top = |chunk: &Header| chunk.size() == SMALLEST && chunk.size_word & NON_MAIN_ARENA == 0;
         let lone = fence.size() == 0 && self.fences == 0 && self.walker.info.stretch.arena != 0;
@@ -192,14 +192,14 @@ impl Walk<'_> {
         }
     }
 
-    /// Return whether a header is a fencepost: size 0x10, or size 0 at the end of a thread's heap, where it may be the
-    /// only one.
+    /// Return whether a header is a fencepost. Its size is 0x10, or 0 at the end of a thread's heap. The one of size 0
+    /// may be the only fencepost there.
     fn is_fence(&self, header: &Header) -> bool {
         let at_end = header.address + GRAIN == self.walker.info.stretch.end;
         header.size() == GRAIN || (header.size() == 0 && header.prev_in_use() && (at_end || self.fences > 0))
     }
 
-    /// Skip the bytes that other code got from `sbrk`: they follow a double fencepost in the middle of the main arena.
+    /// Skip the bytes that other code got from `sbrk`. They follow a double fencepost in the middle of the main arena.
     fn after_fence(&mut self, at: u64) -> Result<u64, Cancelled> {
         let end = self.walker.info.stretch.end;
         let goes_on = |walk: &mut Self| walk.walker.header(at).is_some_and(|next| next.size() == GRAIN);
@@ -213,7 +213,7 @@ impl Walk<'_> {
         Ok(next)
     }
 
-    /// Continue a walk that cannot go on at `at`: correct the wrong size that led there, or report damage at `at`.
+    /// Continue a walk that cannot go on at `at`: correct the wrong size that led to `at`, or report damage at `at`.
     /// Return the next address at which a chunk begins.
     fn cut(&mut self, at: u64, what: &'static str, expected: &str, found: &str) -> Result<u64, Cancelled> {
         if let Some(next) = self.led_astray(at)? {
@@ -225,8 +225,8 @@ impl Walk<'_> {
         Ok(self.walker.next_sound(at + GRAIN, end, self.control)?.unwrap_or(end))
     }
 
-    /// If one of the last few sizes before `at` is wrong, so that no chunk begins at `at`, return the chunk that this
-    /// size skipped. It lies shortly before `at`, and a walk from it passes over `at`.
+    /// If one of the last few sizes before `at` is wrong, so that no chunk begins at `at`, return the address of the
+    /// chunk that this size skipped. That chunk lies shortly before `at`, and a walk from it passes over `at`.
     fn led_astray(&mut self, at: u64) -> Result<Option<u64>, Cancelled> {
         let begin = self.special.last().map_or(self.walker.base, |(address, _)| address + GRAIN);
         let mut end = at;
@@ -252,8 +252,8 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// End the chunk that contains `next` there, report its size as damage, and drop the chunks that were found after
-    /// it up to `at`. Return `next`.
+    /// Let the chunk that contains `next` end at `next`, and report its size as damage. Drop the chunks that were found
+    /// after it, up to `at`. Return `next`.
     fn shorten(&mut self, at: u64, next: u64) -> u64 {
         let index = bits::last_at(self.walker.starts, self.walker.index(next)).unwrap_or(0);
         let start = self.walker.base + index * GRAIN;
