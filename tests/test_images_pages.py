@@ -1,6 +1,7 @@
 """Pages of 4, 16 and 64 KiB: heaps laid out in them, residency by the core's holes, and what every answer says of both.
 
-The cores are of x86-64 or aarch64, and claim such pages (AT_PAGESZ); what is laid out is made of them. The truth is the builder's: its chunks, and which of its pages are not all zeros.
+The cores are of x86-64 or aarch64, and claim such pages (AT_PAGESZ); what is laid out is made of them. The truth is the
+builder's: its chunks, and which of its pages are not all zeros.
 """
 
 from __future__ import annotations

@@ -31,14 +31,10 @@ const SMALL_NEGATIVE: u64 = (-1i64 << 31) as u64;
 const MAX_HEADER: u64 = 8;
 /// The largest number of bytes by which a chunk is larger than the request.
 const MAX_SLACK: u64 = 24;
-<<<<<<< HEAD
-/// The most bytes before an object in its block: the collector's head, managed attributes, and debug hooks.
+/// The largest number of bytes before an object in its block: the collector's head, managed attributes, debug hooks.
 const MAX_PRE: u64 = 64;
-/// Words after an object's type that are plain in ints, strings and bytes: length, hash, state, digits.
-=======
 /// The number of words after an object's type that are plain numbers in ints, strings and bytes: length, hash, state,
 /// digits.
->>>>>>> reading2
 const PLAIN_WORDS: u64 = 3;
 
 /// The meaning that is assumed for a word outside the heaps.
@@ -96,7 +92,6 @@ pub(crate) fn begins_inside(mut word: impl FnMut(u64) -> Option<u64>, block: &Bl
     pointer > block && word(pointer).is_some_and(|found| found == block || found == block + MAX_HEADER)
 }
 
-<<<<<<< HEAD
 /// Return whether a living object begins at `pointer`, after the collector's head in its block.
 pub(crate) fn begins_object(types: &mut Types<'_>, block: &Block, pointer: u64) -> bool {
     let distance = pointer.wrapping_sub(block.address);
@@ -108,12 +103,8 @@ pub(crate) fn begins_object(types: &mut Types<'_>, block: &Block, pointer: u64) 
     distance == pre || distance == pre + types.layout.hook
 }
 
-/// Classify the word `pointer` at `address`, in static data or on a stack, as a reference to a block. `begins`: whether
-/// something begins where it points.
-=======
 /// Classify the word `pointer`, which lies at `address` in static data or on a stack, as a reference to a block or not.
 /// `begins`: whether something begins where the word points.
->>>>>>> reading2
 pub(crate) fn sign(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64, pointer: u64, begins: bool) -> Sign {
     if pointer >= LOW {
         return Sign::Reference;
@@ -132,14 +123,9 @@ pub(crate) fn sign(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64, point
     }
 }
 
-<<<<<<< HEAD
-/// Return whether a static object has a count, a size, flags or another plain number at `address`.
-fn is_plain_field(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64) -> bool {
-=======
 /// Return whether the word at `address` is a field of a static object for a plain number, such as a count, a size or
 /// flags.
-fn is_plain_field(types: &mut Types<'_>, address: u64) -> bool {
->>>>>>> reading2
+fn is_plain_field(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64) -> bool {
     let layout = types.layout;
     let after = |word: u64| address.wrapping_sub(layout.head() + word * WORD);
     let mut of = |object: u64| type_of(types, heaps, object);
@@ -149,15 +135,9 @@ fn is_plain_field(types: &mut Types<'_>, address: u64) -> bool {
     is_field || types.lookup(address.wrapping_sub(layout.tp_flags)).is_some()
 }
 
-<<<<<<< HEAD
-/// Return `tp_flags` and `tp_itemsize` of the type of the static object at `object`; None if nothing there looks like
-/// one. The type of a static object is static too: a table of types in the heap is no row of objects.
+/// Return `tp_flags` and `tp_itemsize` of the type of the static object at `object`; None if nothing that looks like a
+/// static object is there. The type of a static object is static too: a table of types in the heap is no such object.
 fn type_of(types: &mut Types<'_>, heaps: &Heaps<'_>, object: u64) -> Option<(u64, u64)> {
-=======
-/// Return `tp_flags` and `tp_itemsize` of the type of the object at `object`; None if nothing that looks like an object
-/// is there.
-fn type_of(types: &mut Types<'_>, object: u64) -> Option<(u64, u64)> {
->>>>>>> reading2
     let found = types.space.word(object.wrapping_add(types.layout.ob_type)).ok().filter(|found| *found >= SMALL)?;
     let number = types.lookup(found)?;
     if heaps.block_at(found).is_some() {
@@ -188,15 +168,9 @@ fn beside(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64) -> Beside {
     }
 }
 
-<<<<<<< HEAD
-/// Return whether a word points to memory. A word that may be a number must point to the start of a block or of its
-/// object, or outside the heaps.
+/// Return whether a word points to memory. If the word may also be a number, it must point to the start of a block or of
+/// the object in it, or outside the heaps.
 fn is_pointer(types: &mut Types<'_>, heaps: &Heaps<'_>, word: u64) -> bool {
-=======
-/// Return whether a word points to memory. If the word may also be a number, it must point to the start of a block, or
-/// outside the heaps.
-fn is_pointer(heaps: &Heaps<'_>, word: u64) -> bool {
->>>>>>> reading2
     let (low, high) = heaps.bounds();
     match word < LOW && (low..high).contains(&word) {
         true => heaps.block_at(word).is_some_and(|block| block.address == word || begins_object(types, &block, word)),
