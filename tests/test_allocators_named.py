@@ -43,7 +43,7 @@ ALLOWED = {
         "thread_tops",
     )), OWN_RULE),
     **dict.fromkeys((f"findings.{name}.words" for name in (
-        "large_chunks",
+        "large_chunks", "free_lists", "main_top",
         "cached", "fragmented", "sparse_huge_pages", "huge_pages", "jemalloc_arenas", "jemalloc_unused",
         "mimalloc_empty", "musl_mappings", "pinned_pages", "pymalloc_arenas", "tcmalloc_unused",
     )), OWN_RULE),

@@ -166,8 +166,8 @@ def core_header(path: Path, bits: int, order: str, machine: int, kind: int = 4) 
     return path
 
 
-MACHINES = [(64, "<", 183), (32, "<", 3), (32, "<", 40), (64, ">", 22), (32, "<", 62)]
-MACHINE_NAMES = ["64-bit aarch64", "32-bit 386", "32-bit arm", "64-bit s390", "32-bit x86_64"]
+MACHINES = [(64, "<", 243), (32, "<", 3), (32, "<", 40), (64, ">", 22), (32, "<", 62)]
+MACHINE_NAMES = ["64-bit riscv", "32-bit 386", "32-bit arm", "64-bit s390", "32-bit x86_64"]
 
 
 @pytest.mark.parametrize("noun", OF_CORES)

@@ -52,7 +52,7 @@ def test_many_cycles(rng: random.Random, tmp_path: Path, compiler: list[str], ki
     """Of more than are looked at those are told that were, and of how many they are."""
     count = rng.randrange(2500, 2700)
     text, advice = lost(compiler, kind, count, tmp_path)
-    found = re.search(r"([\d,]+) cycles of .* the ([\d,]+) largest of ([\d,]+) blocks that keep the others", text)
+    found = re.search(r"([\d,]+) cycles of .* the ([\d,]+) largest of the ([\d,]+) blocks that keep the others", text)
     assert found is not None, text
     cycles, looked_at, heads = (int(number.replace(",", "")) for number in found.groups())
     assert count - 3 <= heads <= count and 500 <= cycles <= looked_at <= 1000, text

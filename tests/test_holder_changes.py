@@ -102,7 +102,7 @@ def test_nothing_is_said_without_holders() -> None:
     assert changed_holders([look(), replace(look(), holders=None)], True) is None
     assert growth_sentence(None, None, None, Style()) == ""
     assert growth_sentence([], 0, 0, Style()) == "No holder grew."
-    assert "allocators keep grew by 2.0 MiB" in growth_sentence([], 0, 2 * MIB, Style(rss=3 * MIB))
+    assert "Free memory in the allocators grew by 2.0 MiB" in growth_sentence([], 0, 2 * MIB, Style(rss=3 * MIB))
 
 
 def test_keys_that_a_file_does_not_have(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_a_frame_is_one_row(rng: random.Random, tmp_path: Path) -> None:
     assert f"DataFrame ({rows:,} x {columns}) of {path}" in shown and "column price float64" in shown
     assert f"{rows:,} x {columns}" in text and "column price" in text and "not one word" in text
     # Classes that have these names and nothing else.
-    assert "17 polars.DataFrame" in text and "3 objects that look like arrays or tables are left out" in text
+    assert "17 polars.DataFrame" in text and "3 objects that look like arrays or tables could not be read" in text
     assert "column <str of 5>" in hidden and "price" not in hidden and "not one word" not in hidden
 
 

@@ -120,7 +120,7 @@ def test_other_ways_to_ask(rng: random.Random, tmp_path: Path) -> None:
         done = gdbheap("owners", str(target.pid), "--min=1M")
         assert done.returncode == 2 and "--by=block" in done.stderr
         text = gdbheap("owners", str(target.pid), "--top=3").stdout
-        assert "held by" in text and "(more)" in text and "in use" in text
+        assert "  holder  " in text and "(more)" in text and "in use" in text
 
 
 @pytest.mark.parametrize("service", [replace(one, size=one.size // 10) for one in SERVICES], ids=lambda one: one.title)

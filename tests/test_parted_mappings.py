@@ -40,4 +40,4 @@ def test_the_whole_extent_is_shown(rng: random.Random, tmp_path: Path) -> None:
             assert (found["address"], found["mappings"]) == (address, parts[several])
             assert found["end"] == address + size
             said = gdbheap("at", str(target.pid), hex(at)).stdout
-            assert f"up to {address + size:#x} in {parts[several]} mappings" in said
+            assert f"{address + size:#x}, spans {parts[several]} mappings" in said

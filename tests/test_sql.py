@@ -268,9 +268,9 @@ def test_bad_lines(target: Running, tmp_path: Path) -> None:
         ([pid, "SELECT 1", "SELECT 2"], 2, "unrecognized"),
         ([pid, "SELECT 1", "--csv", "--json"], 2, "exclude each other"),
         (["999999999", "SELECT * FROM types"], 4, "999999999"),
-        ([look, "SELECT * FROM edges"], 2, "does not have edges"),
+        ([look, "SELECT * FROM edges"], 2, "does not contain edges"),
         ([look, "SELECT * FROM types, edges"], 2, "no table edges"),
-        ([look, "SELECT * FROM objects"], 2, "does not have objects: export the process"),
+        ([look, "SELECT * FROM objects"], 2, "does not contain objects: export the process"),
         ([str(tmp_path / "empty"), "SELECT * FROM types"], 2, "has no table types"),
         ([str(PAGE), "SELECT * FROM types"], 4, "queries.md"),
     ):

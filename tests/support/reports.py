@@ -339,7 +339,7 @@ REPORTS: tuple[Report, ...] = (
         "encode/httpx#978",
         "150 ssl.SSLContext have 100 MiB",
         r"100\.\d MiB [\d.]+ clients .*150 x ssl\.SSLContext",
-        r"reate one context and use it for all connections",
+        r"Create one context and use it for all connections",
         ("certifi",),
     ),
     Report(

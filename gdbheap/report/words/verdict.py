@@ -53,7 +53,7 @@ def _named(program: str) -> str:
 def _resident(answer: Ledger, style: Style) -> str:
     rss = answer.rss
     if rss.bytes is None:
-        return f"resident memory is unknown ({rss.source})"
+        return "resident memory is unknown"
     if style.private:
         return f"{style.bytes(rss.bytes)} is {rss.source}; a core does not contain RSS itself"
     swapped = f", {style.bytes(rss.swapped)} more swapped out" if rss.swapped else ""
