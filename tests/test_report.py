@@ -619,7 +619,7 @@ def test_no_summary() -> None:
 def test_ledger_of_unknown_residency(rng: random.Random) -> None:
     """Question marks, no share, and a sentence that says so."""
     text = ledger.render(made_ledger(rng, False), Style())
-    assert set(column(text, "resident")) == {"?"} and "%RSS" not in text and "memory is unknown (" in text
+    assert set(column(text, "resident")) == {"?"} and "%RSS" not in text and "resident memory is unknown." in text
 
 
 USED = Block(0x1000, 64, "used", "glibc", 0, None, 0x1030)
