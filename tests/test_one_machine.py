@@ -216,6 +216,7 @@ PROCESSOR_ALLOWED = {
     "commands.inferior_calls.native_caller": {"orig_rax", "rax", "rsp", "x86-64"},
     "commands.inferior_calls.malloc_stats_call": {"x86_64"},
     "targets.code_places": {"x86-64"},
+    "targets.following": {"x86-64"},
     "tracing.replay_settings": {"x86-64", "x86_64"},
     # An example for gdb.
     "commands.gdb.help": {"rdi"},

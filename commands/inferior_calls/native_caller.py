@@ -129,7 +129,7 @@ class NativeCaller:
     def _check(self) -> None:
         """Raise GdbheapError if no thread of this process can make a call."""
         if not self._target.machine.has_calls:
-            raise Unsupported(f"{self._purpose.command}: functions can be called only on x86-64")
+            raise Unsupported(f"{self._purpose.command}: gdbheap can call functions only on x86-64; gdb can call them")
         try:
             left = set(self._folder.tasks()) - {thread.tid for thread in self._target.threads}
         except OSError:

@@ -133,6 +133,11 @@ class LocalProcess:
 def planned_for(running: Running, places: Sequence[Place], seccomp: bool) -> Plan:
     """Return the patches for these places of a process. Raises NotPermitted, Unsupported."""
     pid = running.pid
+    if not running.machine.has_calls:
+        raise Unsupported(
+            f"process {pid} cannot be followed: gdbheap can change code only on x86-64; two snapshots, and 'gdbheap diff'"
+            " of them, show what grew"
+        )
     try:
         status = running.folder.status()
         # The kernel refuses this read for the same reasons as reading memory.
