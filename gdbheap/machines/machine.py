@@ -149,8 +149,8 @@ class Machine:
     ``kernel_start``: the end of all addresses that a program can have. ``pointer_mask``: the bits of a pointer that are
     its address; other bits may contain a program's own marks, or the signature of a return address. ``red_zone``: how
     many bytes below its stack pointer a function may use. ``has_calls``: whether gdbheap can call functions and
-    change code in processes on this machine. ``relative_relocation``: the relocation type that adds an object's load address
-    (R_*_RELATIVE).
+    change code in processes on this machine. ``relative_relocation``: the relocation type that adds an object's load
+    address (R_*_RELATIVE).
     """
 
     name: str

@@ -135,8 +135,8 @@ def planned_for(running: Running, places: Sequence[Place], seccomp: bool) -> Pla
     pid = running.pid
     if not running.machine.has_calls:
         raise Unsupported(
-            f"process {pid} cannot be followed: gdbheap can change code only on x86-64; two snapshots, and 'gdbheap diff'"
-            " of them, show what grew"
+            f"process {pid} cannot be followed: gdbheap can change code only on x86-64; two snapshots, and 'gdbheap"
+            " diff' of them, show what grew"
         )
     try:
         status = running.folder.status()
