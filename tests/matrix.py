@@ -286,10 +286,10 @@ outside of the folder and inside of it.
 
 {grid}
 
-These were not run: live processes on aarch64; the versions of glibc between these; processes stopped in the middle of malloc; glibc 2.30
-and older. The layouts of these older versions are in gdbheap's tables, from their debug information and sources. Tests
-read heaps that `tests/images` lays out in the same way. `make test` tries `glibc.malloc.hugetlb=2`, if
-`/proc/sys/vm/nr_hugepages` has huge pages.
+These were not run: live processes on aarch64; the versions of glibc between these; processes stopped in the middle of
+malloc; glibc 2.30 and older. The layouts of these older versions are in gdbheap's tables, from their debug information
+and sources. Tests read heaps that `tests/images` lays out in the same way. `make test` tries `glibc.malloc.hugetlb=2`,
+if `/proc/sys/vm/nr_hugepages` has huge pages.
 """
 
 
