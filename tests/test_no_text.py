@@ -327,7 +327,7 @@ def test_words_of_memory_in_damage_and_warnings(
     words: Callable[[Heap, bytes], dict[int, bytes]], noun: str, token: str, tmp_path: Path
 ) -> None:
     """Characters where malloc keeps an address or a size do not come out as the place of damage, nor in warnings."""
-    # Below 1 << 47, with a byte that is no character, and of whole pages, as malloc's books have it.
+    # Below 1 << 48, with a byte that is no character, and of whole pages, as malloc's books have it.
     secret = f"\0p{token[:4]}\0\0".encode()
     numbers = {int.from_bytes(secret, "little") + more for more in (0, 8)}
     with started(token, tmp_path, "few") as target:
@@ -372,7 +372,7 @@ def test_places_are_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    "number", [0x6E6F6973736573, 1 << 47, (1 << 64) - 1, 0x64636261, 0x0A6465636261, 0x6162070A6465]
+    "number", [0x6E6F6973736573, 1 << 48, (1 << 64) - 1, 0x64636261, 0x0A6465636261, 0x6162070A6465]
 )
 def test_numbers_that_may_be_characters(number: int) -> None:
     """As they are printed: in hexadecimal, in decimal, with separators; sizes and addresses of heaps stay."""

@@ -311,7 +311,7 @@ def test_cycles_through_c(fault: str, release: str, rng: random.Random, tmp_path
     assert 0.8 * size <= found["bytes"] <= 1.5 * size
     assert "cycles" not in [row["id"] for row in answer["findings"]]
     assert left == (count if fault == "registered" else "0")
-    assert ("gc.collect() cannot free them" in found["advice"]) == (fault == "registered")
+    assert ("gc.collect() cannot free these objects" in found["advice"]) == (fault == "registered")
     assert found["advice"].startswith("call close()" if fault == "registered" else "call gc.collect(); if that")
     assert (" may free " in " ".join(shown.split())) == (fault == "handled")
     assert {"registered": "sqlite3.Connection", "handled": "xmlparser"}[fault] in found["text"]

@@ -324,7 +324,7 @@ def test_memory_by_holder_adds_up() -> None:
     sums = {" > ".join(frame.name for frame in frames): size for frames, size, _count in tree}
     assert sums == {
         "in use > CACHE > str": 300, "in use > CACHE": 50, "in use > other blocks in use": 250,
-        "free, kept by glibc": 260, "the allocators' own": 40, "files": 70, "Java": 30,
+        "free, kept by glibc": 260, "the allocators' own data": 40, "files": 70, "Java": 30,
     }  # fmt: skip
 
 

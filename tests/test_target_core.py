@@ -311,7 +311,7 @@ def test_cores_of_any_bytes(changes: list[tuple[int, int, bytes]]) -> None:
         (gzip.compress(b"hello", mtime=0), NoTarget, "not a core"),
         (b"\x7fELF\x02\x01\x01", NoTarget, "truncated"),
         (b"\x7fELF\x01\x01\x01" + bytes(9) + struct.pack("<HH", 4, 3) + bytes(60), Unsupported, "32-bit 386"),
-        (b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HH", 4, 183) + bytes(60), Unsupported, "aarch64"),
+        (b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HH", 4, 243) + bytes(60), Unsupported, "riscv"),
         (b"\x7fELF\x02\x02\x01" + bytes(9) + struct.pack(">HH", 4, 22) + bytes(60), Unsupported, "s390"),
         (b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HH", 3, 62) + bytes(60), NoTarget, "library"),
     ],

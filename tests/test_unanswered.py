@@ -356,7 +356,7 @@ def test_nobody_waits_for_a_path_that_somebody_names() -> None:
                 assert done.returncode in (0, 1), (words, done.stderr)
             assert "sleeper [deleted]" in run_in(folder, ["ps"]).stdout
             done = run_in(folder, ["./planted"])
-            assert done.returncode and len(done.stderr.splitlines()) == 1 and "does not answer" in done.stderr
+            assert done.returncode and len(done.stderr.splitlines()) == 1 and "does not respond" in done.stderr
         finally:
             for process in (own, naming):
                 process.kill()
@@ -403,7 +403,7 @@ def test_nobody_waits_for_what_another_has_planted() -> None:
         done = run([str(GDBHEAP), "watch", str(os.getpid()), "--rss=1T", "--run=here/planted", "--duration=1"], folder)
         assert done.returncode == 2 and "no program" in done.stderr, done.stderr
         done = run(["env", "-u", "XDG_CONFIG_HOME", f"HOME={home}", sys.executable, "-I", "-c", INSTALLS], folder)
-        assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "does not answer" in done.stderr
+        assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "does not respond" in done.stderr
         if shutil.which("gdb") is not None:
             done = run(["gdb", "-nx", "-q", "-batch", "-x", str(START), "-ex", "print 6 * 7"], here)
             assert "= 42" in done.stdout and "current folder has a file" in done.stderr
@@ -439,7 +439,7 @@ def test_nobody_is_asked_where_links_lead() -> None:
 def test_lookups_that_nobody_answers_are_given_up() -> None:
     """Also a path that the user names: the thread that waits for a program could be woken, but not by an answer."""
     with place(0o755) as folder, mapped("linked", folder) as pid:
-        with pytest.raises(TimeoutError, match="does not answer"):
+        with pytest.raises(TimeoutError, match="does not respond"):
             open_to_read(f"/proc/{pid}/root{folder}/mounted/file")
 
 
@@ -449,7 +449,7 @@ def test_nobody_waits_for_an_exported_folder() -> None:
     pytest.importorskip("duckdb", reason="the extra gdbheap[sql] is not installed")
     with place(0o755) as folder, mapped("linked", folder) as pid:
         done = run_in(folder, ["sql", f"/proc/{pid}/root{folder}/mounted", "select * from types"])
-        assert done.returncode and "does not answer" in done.stderr and len(done.stderr.splitlines()) == 1, done
+        assert done.returncode and "does not respond" in done.stderr and len(done.stderr.splitlines()) == 1, done
 
 
 def test_links_are_followed_inside_of_a_root_folder() -> None:

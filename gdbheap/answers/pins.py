@@ -163,9 +163,9 @@ def _holder(heap: Heap, addresses: Sequence[int]) -> str | None:
     graph, paths = heap.references.graph, heap.paths
     some = addresses[:: max(1, len(addresses) // MAX_ASKED)]
     numbers = [number for address in some if (number := graph.find(address)) is not None]
-    chains = [chain for number in numbers if len(chain := graph.chain(number)) > 1]
-    ways = [paths.path(paths.naming(chain)) for chain in chains]
-    counts = Counter(alike(source_path(in_a_line(way))) for way in ways)
+    # A chain may have millions of nodes: only one is in memory at a time.
+    chains = (chain for number in numbers if len(chain := graph.chain(number)) > 1)
+    counts = Counter(alike(source_path(in_a_line(paths.path(paths.naming(chain))))) for chain in chains)
     most, count = counts.most_common(1)[0] if counts else ("", 0)
     return most if most and 2 * count >= len(some) else None
 

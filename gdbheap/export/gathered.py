@@ -34,7 +34,7 @@ ALL = frozenset(table.name for table in TABLES)
 OF_MEMORY = ("arenas", "holes", "types", "blocks", "objects", "edges")
 STRENGTHS = ("exact", "likely", "doubtful", "stray")
 SMALLEST_HOLE = 1
-CODE_BYTES = 4
+CODE_BYTES, ADDRESS_BYTES = 4, 8
 Words = Callable[[Finding], "tuple[str | None, str | None]"]
 """A function that returns the text and the advice of a finding; None in place of a text that cannot be made.
 
@@ -337,13 +337,21 @@ class _Maker:
 
 def _edges_of_roots(nodes: Nodes) -> Batches:
     """Return the rows for the references that roots hold. Roots lie outside the heaps."""
-    rows = []
-    for number in range(nodes.first_root, nodes.graph.nodes):
-        name = nodes.roots[number - nodes.first_root].name
-        edges = nodes.graph.edges(number)
-        places = nodes.graph.nodes_of([edge.target for edge in edges])
-        rows += [(None, name, place.address, STRENGTHS[edge.strength]) for edge, place in zip(edges, places)]
-    return small(table_of("edges"), rows)
+
+    def batches() -> Iterator[Batch]:
+        for number in range(nodes.first_root, nodes.graph.nodes):
+            name = nodes.roots[number - nodes.first_root].name
+            found = nodes.graph.edge_columns(number, number + 1, AT_ONCE)
+            targets = nodes.graph.addresses_of(found.targets)
+            # A root may have millions of references.
+            count = len(found.strengths) // CODE_BYTES
+            for start in range(0, count, AT_ONCE):
+                end = min(start + AT_ONCE, count)
+                part = Packed(targets[ADDRESS_BYTES * start : ADDRESS_BYTES * end])
+                strengths = Coded(found.strengths[CODE_BYTES * start : CODE_BYTES * end], STRENGTHS)
+                yield Batch(end - start, [Constant(None), Constant(name), part, strengths])
+
+    return batches
 
 
 def _edge_batches(graph: _native.Graph, end: int, of_roots: Batches) -> Iterator[Batch]:

@@ -47,7 +47,7 @@ def hold_file(path: str, follows: bool = True) -> HeldFile:
     """Open a file with O_PATH and return it; the caller closes its descriptor.
 
     The path comes from the kernel, or from the user, who may name any file. Without ``follows``, if the path ends in a
-    link, the link itself is opened. Raises OSError (TimeoutError if the file system does not answer), ValueError."""
+    link, the link itself is opened. Raises OSError (TimeoutError if the file system does not respond), ValueError."""
     # No path contains a lone surrogate; the native code has no error for one.
     os.fsencode(path)
     try:
@@ -58,7 +58,7 @@ def hold_file(path: str, follows: bool = True) -> HeldFile:
 
 def find_file(path: str, follows: bool = True) -> HeldFile | None:
     """Open what is at a path, close its descriptor, and return what was found; None if there is nothing, or if the file
-    system does not answer.
+    system does not respond.
 
     The path comes from the user, who may name any file. Without ``follows``, if the path ends in a link, the link
     itself is returned."""
@@ -86,7 +86,7 @@ def _said(error: OSError, path: str) -> OSError:
     """Return an error with the same errno and the system's text for it."""
     if error.errno is None or "\0" in path:
         return OSError(errno.EINVAL, "it is not a valid path", path)
-    reason = "its file system does not answer" if error.errno == errno.ETIMEDOUT else os.strerror(error.errno)
+    reason = "its file system does not respond" if error.errno == errno.ETIMEDOUT else os.strerror(error.errno)
     return OSError(error.errno, reason, path)
 
 
@@ -136,7 +136,7 @@ def open_folder(path: str, above: int | None = None) -> int:
     """Open a folder and return a descriptor that can list it.
 
     If ``above`` is given, ``path`` is a name in that open folder, and must not be a link. Raises OSError (TimeoutError
-    if the file system does not answer), ValueError."""
+    if the file system does not respond), ValueError."""
     held = hold_file(path) if above is None else hold_file(_place(above, path), False)
     if not stat.S_ISDIR(held.mode):
         os.close(held.descriptor)
@@ -177,7 +177,7 @@ def regular_descriptor(path: str, may_be_empty: bool = False, hold: Hold = hold_
     Files of other kinds are refused: opening a device has effects, and a pipe's writer continues once the pipe is
     opened. Files of the kernel are refused too, because reading them may have effects: files of size 0 (/proc/kmsg),
     and files in the kernel's own file systems (sysfs). ``may_be_empty`` allows both. Raises OSError (TimeoutError if
-    the file system does not answer), ValueError.
+    the file system does not respond), ValueError.
 
     ``hold``: opens a path with O_PATH. A path that comes from a target must go through ``FileSystems.open``
     (gdbheap.host)."""

@@ -71,10 +71,11 @@ def _largest_block(heap: Heap, row: MainHolder, members: set[int]) -> int | None
     graph = heap.references.graph
     is_unknown = bool(members and row.parts) and row.parts[0].what.startswith(BLOCK)
     rows = graph.largest(0, MAX_LARGEST).rows if is_unknown else []
-    chains = [(row.bytes, chain) for row in rows if members.intersection((chain := graph.chain(row.id))[:1])]
-    # Of equally large blocks, take the one with the longest path, which says most.
-    _size, chain = max(chains, key=lambda pair: (pair[0], len(pair[1])), default=(0, []))
-    return heap.references.node(chain[-1]).address if chain else None
+    # A chain may have millions of nodes: only one is in memory at a time. Of equally large blocks, take the one with
+    # the longest path, which says most.
+    chains = ((row, graph.chain(row.id)) for row in rows)
+    lengths = [(row.bytes, len(chain), row.id) for row, chain in chains if members.intersection(chain[:1])]
+    return heap.references.node(max(lengths, key=lambda one: one[:2])[2]).address if lengths else None
 
 
 def _members(heap: Heap, row: MainHolder) -> set[int]:

@@ -208,7 +208,7 @@ class Machine:
         found = self.with_page(size, ranges)
         if self.pointer_mask == self.address_end - 1:
             return found
-        end = max((end for _start, end in ranges if end <= self.user_end), default=self.user_end)
+        end = max((end for _start, end in ranges if end < self.kernel_start), default=self.user_end)
         return replace(found, pointer_mask=(1 << (end - 1).bit_length()) - 1)
 
     def page_down(self, address: int) -> int:
@@ -310,7 +310,7 @@ AARCH64 = Machine(
     word=8,
     byte_order="little",
     page=4096,
-    user_end=1 << 52,
+    user_end=1 << 48,
     kernel_start=1 << 63,
     pointer_mask=(1 << 52) - 1,
     red_zone=0,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -32,6 +33,7 @@ UNFINISHED = (
 KILLED = "the answering gdbheap was killed, or memory ran out: ask again, or ask for less"
 OUT_OF_STEP = "an answer did not belong to its question, and the session was ended: ask again"
 CANCELLED = "cancelled"
+ENDED = "the process ended between the two readings"
 # If an answer is older than this many seconds, a line says how old it is.
 RECENT = 5
 
@@ -89,10 +91,23 @@ class Asking:
         self._kept: _Session | None = None
         # Answer one line at a time, so that two targets are not in memory at once.
         self._lock = threading.Lock()
+        # What runs now, for ``abandon``.
+        self._call: Call | None = None
+        self._folder: str | None = None
+
+    @contextmanager
+    def _turn(self, call: Call) -> Iterator[None]:
+        """Answer this call alone within the block."""
+        with self._lock:
+            self._call = call
+            try:
+                yield
+            finally:
+                self._call = None
 
     def page(self, call: Call, target: str) -> str:
         """Return the first page of a process or a core, in its current state. Raises Refused."""
-        with self._lock:
+        with self._turn(call):
             kept = self._session(target)
             if kept.has_answered:
                 try:
@@ -105,7 +120,7 @@ class Asking:
 
     def kept(self, call: Call, target: str, words: list[str]) -> str:
         """Return the answer of a command about a target that a session keeps. Raises Refused."""
-        with self._lock:
+        with self._turn(call):
             session = self._session(target)
             text = str(session.line(call, shlex.join([*words, TEXT]))["text"])
             age = time.time() - session.begun
@@ -119,16 +134,32 @@ class Asking:
 
     def once(self, call: Call, words: list[str]) -> str:
         """Return the answer to one command line, from a new process. Raises Refused."""
-        with self._lock:
+        with self._turn(call):
             return _once(call, [*words, *self._always])
 
     def growth(self, call: Call, target: str, seconds: float) -> str:
         """Return what changes in a process during this many seconds. Raises Refused."""
-        with self._lock, temporary_folder() as folder:
-            before = os.path.join(folder, "before.heap")
-            _once(call, ["snapshot", target, before, *self._always])
-            call.sleep(seconds)
-            return _once(call, ["diff", before, target, *self._always])
+        process = or_none(lambda: _process(target))
+        with self._turn(call), temporary_folder() as folder:
+            self._folder = folder
+            try:
+                before = os.path.join(folder, "before.heap")
+                _once(call, ["snapshot", target, before, *self._always])
+                call.sleep(seconds)
+                if process is not None and not process.is_there():
+                    raise Refused(ENDED)
+                return _once(call, ["diff", before, target, *self._always])
+            finally:
+                self._folder = None
+
+    def abandon(self) -> None:
+        """End everything that was started, for a program that ends without waiting for its threads."""
+        call, folder = self._call, self._folder
+        if call is not None:
+            call.cancel()
+        self.close()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
         """End the session, if there is one."""

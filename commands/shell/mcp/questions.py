@@ -29,8 +29,10 @@ PATHS = (FILE.metavar, "FOLDER")
 # Options that name a file which is only read.
 READ = ("--since", "--calls")
 MOST_CHARACTERS = 10_000
-# Options that a client may not use, because the server's tools set them.
+# Options that a client may not use, because the server's tools set them, or because they may end the process: under a
+# seccomp filter a call may be answered by SIGSYS.
 OWN = ("--json", "--no-text", "--with-contents")
+DANGEROUS = ("--seccomp",)
 
 
 def _is_offered(noun: str) -> bool:
@@ -103,10 +105,12 @@ def _typed(command: AnyCommand, options: Mapping[str, Value]) -> Iterator[str]:
     for key, value in options.items():
         name = f"--{key.lstrip('-').replace('_', '-')}"
         if name not in known:
-            usual = [word for word in known if word not in OWN]
+            usual = [word for word in known if word not in (*OWN, *DANGEROUS)]
             raise UsageError(f"{command.shell_name}: there is no option {name}{did_you_mean(name, usual)}")
         if name in OWN:
             raise UsageError(f"{command.shell_name}: {name} cannot be chosen here: the server sets it")
+        if name in DANGEROUS:
+            raise UsageError(f"{command.shell_name}: {name} may end the process, and is not offered here: use a shell")
         if value is True:
             yield name
         elif value is not None and value is not False:

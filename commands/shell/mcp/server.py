@@ -145,7 +145,7 @@ def serve(words: Sequence[str]) -> None:
 
     def end(number: int, _frame: object) -> None:
         # The thread that reads standard input can only be ended together with the process.
-        asking.close()
+        asking.abandon()
         os.write(2, f"gdbheap mcp: ended by {signal.Signals(number).name}\n".encode())
         os._exit(1)
 

@@ -22,8 +22,12 @@ OF_POINTER = "shared_ptr"
 TEXT = "string"
 # The most heads, blocks reached from one head, bytes read from each block, and bytes read in all.
 MAX_HEADS, MAX_BLOCKS, MAX_BYTES, MAX_READ = 1000, 2000, 64 << 10, 64 << 20
-# Visiting a block costs as much as reading this many bytes.
-BLOCK_BYTES = MAX_READ // 300_000
+# The most bytes read for one cycle, whose words are compared with one another.
+MAX_CYCLE = 8 << 20
+# Visiting a block costs as much as reading this many bytes, and following a pointer as these.
+BLOCK_BYTES, EDGE_BYTES = MAX_READ // 300_000, 64
+# Pointers in larger blocks are not followed: such a block is hardly a part of a cycle, and may have millions.
+LARGEST = 1 << 20
 # Larger numbers cannot be counts.
 MAX_COUNT = 1 << 32
 
@@ -105,7 +109,11 @@ class _Cycles:
         number = self._graph.find(head.address)
         if number is None or self.left < 0:
             return ""
-        blocks = {member: self._read(member) for member in _members(number, self._edges(number))}
+        members = list(_members(number, self._edges(number)))
+        if sum(min(self._graph.node(member).size, MAX_BYTES) for member in members) > MAX_CYCLE:
+            self.left -= MAX_CYCLE
+            return ""
+        blocks = {member: self._read(member) for member in members}
         counts = {block.address: self._counts(block) for block in blocks.values()}
         pointing = {block.address: self._space.machine.words_of(block.data) for block in blocks.values()}
         if not any(counts.values()) or not head.in_circle and head.address not in pointing[head.address]:
@@ -149,12 +157,14 @@ class _Cycles:
         """Return, for each block that the first one reaches, the blocks to which it points, the nearest block first."""
         edges: dict[int, list[int]] = {}
         waiting = deque([first])
-        while waiting and len(edges) < MAX_BLOCKS:
+        while waiting and len(edges) < MAX_BLOCKS and self.left >= 0:
             number = waiting.popleft()
             if number not in edges:
                 self.left -= BLOCK_BYTES
-                is_text = self._structures.family_of(self._graph.node(number).type_address) == TEXT
-                edges[number] = [] if is_text else [edge.target for edge in self._graph.edges(number)]
+                node = self._graph.node(number)
+                is_followed = node.size <= LARGEST and self._structures.family_of(node.type_address) != TEXT
+                edges[number] = [edge.target for edge in self._graph.edges(number)] if is_followed else []
+                self.left -= EDGE_BYTES * len(edges[number])
                 waiting += edges[number]
         return edges
 

@@ -31,6 +31,7 @@ mod tcmalloc;
 mod watch;
 
 use pyo3::prelude::*;
+use std::io::Write;
 
 macro_rules! classes {
     ($module:ident, $($class:path),* $(,)?) => { $($module.add_class::<$class>()?;)* };
@@ -40,10 +41,20 @@ macro_rules! functions {
     ($module:ident, $($function:path),* $(,)?) => { $($module.add_function(wrap_pyfunction!($function, $module)?)?;)* };
 }
 
+/// Say in one line where a panic occurred; Python gets it as an exception. The default hook may also look for a
+/// backtrace, under a lock, which waits for ever if memory runs out meanwhile.
+fn say_panics_briefly() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(|at| (at.file(), at.line())).unwrap_or_default();
+        let _ = writeln!(std::io::stderr(), "gdbheap: panic at {}:{}", place.0, place.1);
+    }));
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // From now on, children that wait are counted together with those of all processes that this process forks.
     gdbheap_access::child::apart::waiting();
+    say_panics_briefly();
     module.add("Fault", module.py().get_type::<watch::Fault>())?;
     module.add("PRESENT", gdbheap_access::memory::PRESENT)?;
     module.add("SWAPPED", gdbheap_access::memory::SWAPPED)?;
