@@ -25,6 +25,8 @@ QUICK = ("ps", "--version", "-V", "--gdb-script")
 # Python may drop the exception of a signal. It is raised again after this many seconds, where it cannot be dropped.
 SOON = 0.01
 DEAF = "interrupted while the kernel waits for a file or a process; a process that was stopped runs on"
+# The exception of a panic in the native half (pyo3), and its text where Python could not make an object: no memory.
+PANIC, NO_OBJECT = "PanicException", "Python API call failed"
 NO_MEMORY = "there is not enough memory; a process that was stopped runs on"
 
 
@@ -41,6 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(NO_MEMORY, words)
     except (ImportError, OSError) as error:
         return _fail(f"gdbheap cannot be loaded: {error}", words)
+    except BaseException as error:
+        if type(error).__name__ != PANIC:
+            raise
+        return _fail(NO_MEMORY if str(error) == NO_OBJECT else f"a fault of gdbheap ({PANIC})", words)
 
 
 def script() -> NoReturn:

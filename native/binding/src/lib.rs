@@ -41,12 +41,15 @@ macro_rules! functions {
     ($module:ident, $($function:path),* $(,)?) => { $($module.add_function(wrap_pyfunction!($function, $module)?)?;)* };
 }
 
-/// Say in one line where a panic occurred; Python gets it as an exception. The default hook may also look for a
-/// backtrace, under a lock, which waits for ever if memory runs out meanwhile.
+/// Say in one line where a panic occurred in gdbheap's code; Python gets it as an exception. The default hook may also
+/// look for a backtrace, under a lock, which waits for ever if memory runs out meanwhile. A panic of pyo3's means that
+/// there is no memory for an object of Python, which the exception says.
 fn say_panics_briefly() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(|at| (at.file(), at.line())).unwrap_or_default();
-        let _ = writeln!(std::io::stderr(), "gdbheap: panic at {}:{}", place.0, place.1);
+        if !place.0.contains("pyo3") {
+            let _ = writeln!(std::io::stderr(), "gdbheap: panic at {}:{}", place.0, place.1);
+        }
     }));
 }
 
