@@ -116,4 +116,4 @@ def test_cursors(rng: random.Random, tmp_path: Path) -> None:
         found = ask("", str(target.pid))["findings"]
     (row,) = [row for row in found if row["id"] == "capacity"]
     assert row["is_doubtful"] and row is found[-1] and found[0]["id"] != "capacity"
-    assert "may have room" in row["text"] and "if these blocks belong to std::vectors" in row["text"]
+    assert "may have unused room" in row["text"] and "if these blocks belong to std::vectors" in row["text"]

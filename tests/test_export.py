@@ -163,7 +163,7 @@ def test_core_and_snapshot(target: Running, tmp_path: Path) -> None:
     for number, subject in enumerate((pid, str(target.gcore()), str(look))):
         done = gdbheap("export", subject, "-o", str(tmp_path / str(number)), "--format=csv", only)
         assert done.returncode == (subject == str(look)), done.stderr
-    assert f"Left out: {look} does not have edges" in done.stdout
+    assert f"Left out: {look} does not contain edges" in done.stdout
     live, core, kept = (tmp_path / str(number) for number in range(3))
     assert rows_of(CSV, live, "types") == rows_of(CSV, core, "types") == rows_of(CSV, kept, "types")
     # Whoever reads pages of files makes them resident.
@@ -196,8 +196,8 @@ def test_older_snapshots(target: Running, tmp_path: Path) -> None:
     document = json.loads(entries.pop("snapshot.json"))
     assert document.pop("mappings")
     for more, table, status, text in (
-        ({}, "objects", 1, "does not have objects"),
-        ({}, "mappings", 1, "does not have mappings"),
+        ({}, "objects", 1, "does not contain objects"),
+        ({}, "mappings", 1, "does not contain mappings"),
         ({}, "blocks", 0, ""),
         ({"blocks/offsets": offsets}, "objects", 0, ""),
         ({"blocks/offsets": offsets[:-1]}, "objects", 2, "damaged"),
@@ -257,7 +257,7 @@ def test_bad_lines(target: Running, tmp_path: Path) -> None:
         ([pid, "-o", out, "--partition=rack"], 2, "needs a value"),
         ([pid, "-o", out, "--partition=pid=1,pid=2"], 2, "a key twice"),
         ([pid, "-o", out, "--partition=size=1"], 2, "is a column of"),
-        ([pid, "-o", out, "--partition=pid", "--format=sqlite"], 2, "one file"),
+        ([pid, "-o", out, "--partition=pid", "--format=sqlite"], 2, "a single file"),
         ([pid, "-o", "s3://bucket/heaps"], 2, "needs --partition"),
         ([pid, "-o", str(tmp_path / "no" / "folder"), "--format=csv"], 2, "there is no folder"),
         ([pid, "-o", str(tmp_path / "taken"), "--format=csv"], 2, "it contains other files"),

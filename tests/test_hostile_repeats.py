@@ -152,7 +152,7 @@ def test_dicts_in_the_fields_of_interpreters(monkeypatch: pytest.MonkeyPatch, rn
 
     monkeypatch.setattr(threads, "dict_items", dict_items)
     space = SimpleNamespace(machine=X86_64, read_available=read_available)
-    target: Any = SimpleNamespace(space=space, threads=[])
+    target: Any = SimpleNamespace(space=space, threads=[], machine=X86_64)
     one: Any = threads.Threads(target, SimpleNamespace(), _Release())  # type: ignore[arg-type]
     assert {one._modules_place(number) for number in range(1, rng.randrange(10, 20))} == {None}
     assert 0 < read["keys"] <= 1000

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,10 +120,28 @@ def test_an_argument_is_no_option(holding: Running, tmp_path: Path) -> None:
     assert long[0] and "target" in long[1]
 
 
+def children(pid: int) -> list[int]:
+    """Return the children of all threads of a process."""
+    return [
+        int(word) for task in Path(f"/proc/{pid}/task").iterdir() for word in (task / "children").read_text().split()
+    ]
+
+
+def since(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    until = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 @needs_mcp
 @pytest.mark.parametrize("way", ["SIGTERM", "SIGINT", "SIGHUP", "the end of its input"])
-def test_ends_at_once(way: str, holding: Running) -> None:
-    """Also while a question waits, with all that it started."""
+def test_ends_at_once(way: str, holding: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while a question waits, with all that it started, and without the files that it wrote."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
     server, ask = _by_hand()
     assert "resident" in ask("first_page", target=str(holding.pid))
     message = {"name": "compare", "arguments": {"before": str(holding.pid), "seconds": 600}}
@@ -131,7 +149,9 @@ def test_ends_at_once(way: str, holding: Running) -> None:
     request = {"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": message}
     server.stdin.write(json.dumps(request).encode() + b"\n")
     server.stdin.flush()
-    time.sleep(0.5)
+    # Until the first reading is done: a session and, for a moment, the process that takes the snapshot.
+    since(lambda: bool(list(folder.glob("*/before.heap"))))
+    started = children(server.pid)
     if way.startswith("SIG"):
         server.send_signal(getattr(signal, way))
     else:
@@ -139,6 +159,8 @@ def test_ends_at_once(way: str, holding: Running) -> None:
     # It would wait for ten minutes.
     server.wait(PATIENCE)
     assert server.returncode is not None
+    assert started and not any(Path(f"/proc/{child}/exe").exists() for child in started)
+    assert list(folder.iterdir()) == []
 
 
 @needs_mcp
@@ -169,6 +191,10 @@ def test_calls_must_be_allowed(tmp_path: Path) -> None:
             assert is_error and "--allow-calls" in text
         for is_error, text in asked([call, trim], "--allow-calls"):
             assert not is_error, text
+        # Under a seccomp filter a call may be answered by SIGSYS, which ends the process.
+        deadly = ("ask", {"command": "trim", "target": str(target.pid), "options": {"yes": True, "seccomp": True}})
+        ((is_error, text),) = asked([deadly], "--allow-calls")
+        assert is_error and "--seccomp" in text
 
 
 @needs_mcp

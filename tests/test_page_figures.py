@@ -245,5 +245,5 @@ def test_series(tmp_path: Path) -> None:
         str(row["pid"]) == shown["process"].split()[0] for row, shown in zip(extents, page.tables["extents"].rows)
     )
     assert any(tag == "svg" for tag, _found in page.tags)
-    (grown,) = (row for row in page.tables["extents"].rows if row["figure"] == "resident (RSS)")
+    (grown,) = (row for row in page.tables["extents"].rows if row["figure"] == "resident memory (RSS)")
     assert grown["change"] > 20_000 * 50 and grown["peak"] >= grown["last"]

@@ -68,7 +68,7 @@ def test_said_once_that_it_is_the_same(rng: random.Random, tmp_path: Path) -> No
         found = {row["id"]: row for row in ask("", str(target.pid))["findings"]}
     views, holder = found["small-views"], found["holder"]
     assert (views["within"], holder["within"]) == (None, "small-views")
-    assert "this is the memory of the views above" in holder["advice"]
+    assert "this memory belongs to the views above" in holder["advice"]
     assert "may count" not in views["text"] + holder["text"]
 
 
