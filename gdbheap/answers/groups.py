@@ -72,7 +72,7 @@ def groups(heap: Heap, pattern: str | None, attribute: str, order: str = "count"
 
     The attribute may lie in a slot, in a dict, or in the object's values without a dict; attributes of the class do not
     count. Only the ``top`` largest groups, by one of ORDERS, are returned. The target is marked as partial if a value
-    could not be read. Raises UsageError if ``pattern`` is None; NotAPython or Unsupported.
+    could not be read. Raises UsageError if ``pattern`` is None, NotAPython or Unsupported.
     """
     if pattern is None:
         raise UsageError("heap pyobjects: --group=ATTRIBUTE needs --type=GLOB: the objects that have the attribute")

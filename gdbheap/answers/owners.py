@@ -46,13 +46,19 @@ MIN_BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class HeldTogether:
-    """The blocks of one holder (``root``): those that it reaches by a shorter chain than other holders.
+    """The blocks of one holder: those that the holder reaches by a shorter chain than other holders do.
 
-    With Python, the holder is one of ``shared_out.SharedOut``, which also explains ``kind``, and ``path`` leads to a
-    variable. Without Python, it is a global with its loaded object, something that a thread or a mapping holds, or
-    memory contexts (see ``by_root``). ``what``: the kind of block that has the most bytes. ``address``: the variable's
-    object. ``type``: the type of that object, or the common type of all ``variables`` that the row stands for. ``root``
-    and ``kind`` are None if blocks are grouped without their holders.
+    In a program with Python, a row has the values of a ``shared_out.SharedOut``, which explains all fields but these:
+
+    ``root``: the name of the holder, or None if blocks are grouped by type alone.
+    ``what``: the kind of block that has the most bytes.
+    ``resident``, ``share``: the bytes that are resident, and their part of RSS; None if residency is unknown.
+    ``at_least``: the graph is incomplete, so the holder may have more blocks.
+
+    In a program without Python, the holder is a row of ``by_root`` (a global, what a variable of a thread or a mapping
+    leads to, a runtime's memory, or a holder that is known from the contents of blocks) or, with a grouping, a root.
+    ``kind`` is then the kind of the row or root, and None if ``root`` is None. ``path``, ``address`` and ``type``,
+    which are about Python's variables, are None.
     """
 
     keys: ClassVar[dict[str, str]] = {"root": "path", "path": "expression", "count": "blocks"}

@@ -36,7 +36,7 @@ class Refs:
 def refs(heap: Heap, address: int, top: int | None) -> Refs:
     """Return what refers to the object whose block contains ``address``.
 
-    Raises UsageError if no block contains it; Unsupported.
+    Raises UsageError if no block contains ``address``, and Unsupported if the graph of references cannot be built.
     """
     references = heap.references
     node = find_node(heap, address, "refs")

@@ -135,7 +135,8 @@ def retained(heap: Heap, by: str, top: int | None) -> Retained:
     """Return what retains the most bytes, by object, type or module; for a program without Python, by object (a block),
     type, global or thread.
 
-    Raises UsageError for another ``by``; Unsupported.
+    Raises UsageError if the program has no such grouping ``by``, and Unsupported if the graph of references cannot be
+    built.
     """
     paths = heap.paths
     is_of_objects = isinstance(paths, ObjectPaths)
@@ -261,7 +262,7 @@ def _root_name(node: Node, kind: str) -> str | None:
 def retained_set(heap: Heap, address: int) -> Retained:
     """Return what would be freed with the block that contains ``address``, by type; the block itself is included.
 
-    Raises UsageError if no block contains ``address``; Unsupported.
+    Raises UsageError if no block contains ``address``, and Unsupported if the graph of references cannot be built.
     """
     node, paths = find_node(heap, address, "retained"), heap.paths
     rows = [

@@ -66,7 +66,7 @@ class Why:
 def why(heap: Heap, address: int) -> Why:
     """Return what keeps the object alive whose block contains ``address``.
 
-    Raises UsageError if no block contains it; Unsupported.
+    Raises UsageError if no block contains ``address``, and Unsupported if the graph of references cannot be built.
     """
     references = heap.references
     node = find_node(heap, address, "why")

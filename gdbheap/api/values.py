@@ -23,7 +23,7 @@ MAX_SECONDS = 1e6
 
 
 def size_of(value: Size) -> int:
-    """Return a size in bytes. Raises UsageError for an invalid one."""
+    """Return the size ``value`` in bytes. Raises UsageError if it is not a size."""
     try:
         found = parse_size(value) if isinstance(value, str) else value
     except ValueError as error:
@@ -32,17 +32,17 @@ def size_of(value: Size) -> int:
 
 
 def count_of(value: int | None) -> int | None:
-    """Return a number of rows; None means all. Raises UsageError for anything else."""
+    """Return ``value`` if it is a number of rows, or None, which means all rows. Raises UsageError otherwise."""
     return None if value is None else _within(value, sys.maxsize, f"{value!r} is not a number of rows")
 
 
 def address_of(value: int) -> int:
-    """Return an address. Raises UsageError for anything else."""
+    """Return ``value`` if it may be an address. Raises UsageError otherwise."""
     return _within(value, LARGEST_ADDRESS, f"{value!r} is not an address: give an integer, such as 0x7f0000001230")
 
 
 def pid_of(value: int) -> int:
-    """Return the id of a process. Raises UsageError for anything else."""
+    """Return ``value``, the id of a process, as an int. Raises UsageError if it is not an integer."""
     found = _integer(value)
     if found is None:
         raise UsageError(f"{value!r} is not a target: give the id of a process, or the path of a core or a snapshot")
@@ -50,14 +50,14 @@ def pid_of(value: int) -> int:
 
 
 def word_of(value: str) -> str:
-    """Return a text. Raises UsageError for anything else."""
+    """Return ``value`` if it is a text. Raises UsageError otherwise."""
     if not isinstance(value, str):
         raise UsageError(f"{value!r} is not a text")
     return value
 
 
 def _within(value: Any, most: int, refusal: str) -> int:
-    """Return an integer from 0 to ``most``. Raises UsageError with ``refusal``."""
+    """Return ``value`` if it is an integer from 0 to ``most``. Otherwise raises UsageError with ``refusal``."""
     found = _integer(value)
     if found is None or not 0 <= found <= most:
         raise UsageError(refusal)
@@ -65,7 +65,7 @@ def _within(value: Any, most: int, refusal: str) -> int:
 
 
 def _integer(value: Any) -> int | None:
-    """Return an integer of any type, such as numpy's, as an int of Python; None for anything else."""
+    """Return an integer of any type, such as numpy's, as an int of Python; None if ``value`` is not an integer."""
     try:
         return None if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -73,7 +73,7 @@ def _integer(value: Any) -> int | None:
 
 
 def seconds_of(value: Seconds) -> float:
-    """Return a time in seconds. Raises UsageError for an invalid one."""
+    """Return the time ``value`` in seconds. Raises UsageError if it is not a time."""
     try:
         found = parse_duration(value) if isinstance(value, str) else value
     except ValueError as error:

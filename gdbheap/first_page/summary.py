@@ -38,8 +38,9 @@ MAX_PERCENT_IGNORED = 5
 class Unknown:
     """Resident memory that is not walked, without pages freed with MADV_FREE.
 
-    It is the memory of an allocator or a runtime, together with other memory that may be its own; or other anonymous
-    memory. ``name`` is "" if no allocator or runtime is known.
+    ``id``: the ledger line of this memory. ``name``: the allocator or runtime that may own it, "" if none is known.
+    ``own``: the owner names its mappings, so all of this memory is certainly its own. Otherwise the line may include
+    other memory.
     """
 
     keys: ClassVar[dict[str, str]] = {"own": "is_certain"}
@@ -113,7 +114,12 @@ def _kept(evidence: Evidence, allocator: Allocator) -> list[Kept]:
 
 
 def _unknown(evidence: Evidence) -> Unknown | None:
-    """Return the largest part of the memory that is not walked; None if there is certainly almost none."""
+    """Return the resident memory that is not walked; None if there is too little of it to be mentioned.
+
+    It is the memory of the allocator next to glibc's if there is one, else of the runtime that certainly has mappings
+    of its own, else the largest line that may contain a runtime's memory. Memory without a known owner counts as such a
+    line if a runtime's memory may be there, or if it is more than MAX_PERCENT_IGNORED of the resident memory.
+    """
     heap = evidence.heap
     other, runtime = other_allocator(heap), main_runtime(heap)
     if other is not None:

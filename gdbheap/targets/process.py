@@ -624,13 +624,15 @@ def stopped(
 
     Afterwards it runs on as before. With ``copies`` it is released once its private memory is copied. If there is too
     little room for that, only the memory that may contain pointers is copied; if there is too little even for this, the
-    process stays stopped and a warning says so. ``preparation``: a preparation made earlier, which also names the
-    process, so that it is stopped without delay.
+    process stays stopped and a warning says so. ``preparation``: a preparation made earlier, so that the process is
+    stopped without delay; it replaces ``named``.
 
     A process in a job-control stop stays in it. ``stopped_seconds`` is set when the process is released. Ctrl-Z waits
-    until then, because a suspended gdbheap would keep the process stopped. If the kernel refuses only the memory, the
-    process is yielded without memory and without a stop. If another tracer has the process, it is waited for, for a
-    moment. Raises NoTarget, NotPermitted, Unsupported, and GdbheapError if the limit was too short.
+    until then, because a suspended gdbheap would keep the process stopped.
+
+    If another tracer has the process, gdbheap first waits a few seconds for that tracer to detach. If the kernel lets
+    gdbheap read the mappings of the process, but neither stop the process nor read its memory, the process is yielded
+    without memory and runs on. Raises NoTarget, NotPermitted, Unsupported, and GdbheapError if the limit was too short.
     """
     folder = refusal.open_folder(named) if preparation is None else preparation.folder
     stopping.without_tracer(folder)

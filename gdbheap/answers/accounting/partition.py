@@ -196,9 +196,11 @@ def ledger_lines(allocators: Iterable[Allocator]) -> list[LedgerLine]:
 
 
 def line_states(allocators: Iterable[Allocator]) -> dict[LineId, str]:
-    """Return the state of each ledger line of the allocators, by id, including lines that sum over lines of one state.
+    """Return {id of the line: state} for the allocators' ledger lines.
 
-    The state is "used", "free" (also for reserved address space), "top" or "overhead".
+    These are the lines that own bytes, and the subtotals above them, because all lines of a subtotal have the same
+    state. The line with an allocator's total is left out. The state is "used", "free" (also for reserved address
+    space), "top" or "overhead".
     """
     found: dict[LineId, str] = {}
     for allocator in allocators:

@@ -248,7 +248,8 @@ class Threads:
     def _has_modules(self, interpreter: int, place: int, known: set[int]) -> bool:
         """Return whether an interpreter has a ``sys.modules`` that is not in ``known`` at the offset ``place``.
 
-        If so, it is added to ``known``. If the interpreter has a thread state, this must point back to it."""
+        If so, the address of that ``sys.modules`` is added to ``known``. If the interpreter has thread states, the
+        first of them must point back to the interpreter."""
         if not self._may_be(interpreter):
             return False
         try:

@@ -105,8 +105,8 @@ enum Origin {
 pub struct Space {
     pub machine: Machine,
     segments: Vec<Segment>,
-    /// `covered`: the ranges of all segments. `backed`: the ranges of the segments that are not zeros by definition.
-    /// Both lists are ascending, and adjacent ranges are merged.
+    /// `covered`: the ranges of all segments. `backed`: the ranges of all segments but those that are zeros by
+    /// definition (`Backing::Zeros`). Both lists are ascending, and adjacent ranges are merged.
     covered: Vec<(u64, u64)>,
     backed: Vec<(u64, u64)>,
     files: Vec<File>,
@@ -313,8 +313,8 @@ impl Space {
         address.checked_add(size).is_some() && self.prefix(address, size) == size
     }
 
-    /// Return the first address from `address` on that is in a segment and not zero by definition; None if there is no
-    /// such address.
+    /// Return the first address from `address` on that is read from the process or a file; None if there is no such
+    /// address. Segments that are zeros by definition are skipped.
     pub fn next_backed(&self, address: u64) -> Option<u64> {
         let index = self.backed.partition_point(|(_, end)| *end <= address);
         self.backed.get(index).map(|(start, _)| (*start).max(address))
@@ -335,7 +335,8 @@ impl Space {
         pages.saturating_mul(STEPS_OF_PAGE).saturating_add(STEPS)
     }
 
-    /// Return how many bytes of [start, end) are in segments that are not zeros by definition.
+    /// Return how many bytes of [start, end) lie in segments that are read from the process or a file. Segments that
+    /// are zeros by definition are left out.
     pub fn backed_bytes(&self, start: u64, end: u64) -> u64 {
         bytes_in(&self.backed, start, end)
     }

@@ -100,8 +100,10 @@ pub struct Look {
     pub vector_size: usize,
 }
 
-/// Wait until the thread stops or `is_over`, in ever longer steps. A function may make tens of thousands of system
-/// calls with two stops each; sleeping at each of them would take many times as long as the calls.
+/// Wait until the thread stops or `is_over` returns true. For the first moments (AWAKE) the checks follow each other
+/// without a sleep: the called function may make tens of thousands of system calls with two stops each, and a sleep
+/// before each stop would take many times as long as the calls. After that, the sleeps between checks become longer and
+/// longer.
 pub(crate) fn await_stop(tid: i32, is_over: impl Fn() -> bool) -> Waited {
     let (began, mut pause) = (Instant::now(), Duration::from_micros(5));
     loop {

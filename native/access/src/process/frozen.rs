@@ -1,9 +1,9 @@
-//! A copy of the target that never runs: the kernel copies its page tables, and the target is released.
+//! Copy the target: the kernel copies the target's page tables, and the target is released. The copy never runs.
 //!
-//! A guardian does all of this: a separate process that holds the target and the copy, and does nothing else. It has
-//! its own session and receives no signals. However this process dies, the guardian restores the thread's registers,
-//! ends the copy, has the target collect it, and ends. If the guardian dies as well, the kernel ends the copy
-//! (PTRACE_O_EXITKILL).
+//! A guardian does all of this: a separate process that holds the target and the copy, and does nothing else. The
+//! guardian has its own session and receives no signals. However gdbheap's own process dies, the guardian restores the
+//! registers of the target's thread, ends the copy, has the target collect the copy, and ends. If the guardian dies as
+//! well, the kernel ends the copy (PTRACE_O_EXITKILL).
 
 use crate::arch::registers::GENERAL;
 use crate::arch::system_call;
@@ -414,7 +414,7 @@ fn start_guardian(process: &ProcessFolder, limit: Option<Duration>) -> Result<Li
     Ok(Line { from: Some(our_from.into()), to: Some(our_to.into()), guardian: Some(guardian), deadline: None })
 }
 
-/// A copy of a process that never runs, and the guardian that holds it.
+/// A copy of a process, and the guardian that holds the copy. The copy never runs.
 pub struct Frozen {
     line: Mutex<Option<Line>>,
     copy: ProcessFolder,

@@ -139,7 +139,8 @@ fn own_path(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-/// Return the id of the mount through which a file was reached. Only the kernel is asked, which cannot block here.
+/// Return the id of the mount through which a file was reached. The kernel answers from what it knows about the open
+/// descriptor, without the file system of the file, so this cannot block.
 fn mount_of(file: &File) -> Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
     let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:")).and_then(|id| id.trim().parse().ok());

@@ -244,7 +244,8 @@ impl<'a> Marker<'a> {
         Marker { compared, types: Types::new(heaps, layout), own, shared, found: HashMap::new() }
     }
 
-    /// Mark the reference count of the object at `address` if it differs, and record it for the object's type.
+    /// Mark the reference count of the object at `address` if it differs from the count in the other process, and count
+    /// it for the object's type. If the whole page is equal in both processes, record the page for the type.
     fn count(&mut self, address: u64, type_address: u64) {
         let layout = self.types.layout;
         // A free-threaded build has two counts. The words of the first count also contain the object's mutex and the
@@ -264,7 +265,8 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// Mark the words in [start, end), which the collector puts before an object, if they differ.
+    /// Mark those words in [start, end), which the collector puts before an object, that differ from the words in the
+    /// other process.
     fn head(&mut self, start: u64, end: u64) {
         for at in (start..end).step_by(8) {
             let Some(place) = self.own.find(&self.compared.own, self.compared.page, at) else { continue };

@@ -60,10 +60,10 @@ pub(crate) struct TreeForm {
 pub(crate) const LIBSTDCXX_TREE: TreeForm = TreeForm { parent: 8, left: 16, right: 24 };
 pub(crate) const LIBCXX_TREE: TreeForm = TreeForm { parent: 16, left: 0, right: 8 };
 
-/// The memory that candidates may take: TAKEN_FOR_EACH bytes for each byte that is searched, and TAKEN_ALWAYS bytes
-/// more. Four bytes for each suffice for a program that has only short Vecs in a Vec: the candidates take 192 bytes for
-/// the 24 bytes of a Vec and the 32 bytes of its chunk. Words that are made to look like many candidates would need
-/// fifty.
+/// The candidates may take TAKEN_FOR_EACH bytes of memory for each byte that is searched, and TAKEN_ALWAYS bytes more.
+/// A program that has only short Vecs in a Vec needs less than four bytes for each searched byte: for each short Vec,
+/// 56 bytes are searched (24 of the Vec itself and 32 of its chunk), and its candidates take 192 bytes. Forged words,
+/// each of which may belong to many candidates, would need about fifty bytes for each searched byte.
 const TAKEN_FOR_EACH: u64 = 6;
 const TAKEN_ALWAYS: u64 = 16 << 20;
 

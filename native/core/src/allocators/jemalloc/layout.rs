@@ -31,7 +31,7 @@ const HUGE: u32 = 14;
 pub(crate) const SMALLEST_LARGE: u64 = 16 << 10;
 const SMALLEST: u64 = 8;
 
-/// One form of jemalloc's structures, which some releases share.
+/// A form: one layout of jemalloc's structures, which some releases share.
 #[derive(Clone, Copy, Debug)]
 pub struct JemallocForm {
     pub name: &'static str,

@@ -25,17 +25,17 @@ const MAX_DAMAGE: usize = 1000;
 /// The largest number of unfinished changes that are kept. It is higher than MAX_DAMAGE because some changes are met
 /// twice.
 const MAX_UNFINISHED: usize = 4 * MAX_DAMAGE;
-/// The largest number of extents that are checked against a form.
+/// The largest number of extents that are checked against a layout of the structures (`JemallocForm`).
 const EXTENTS_ASKED: usize = 2048;
 
-/// The number of active extents that were checked against a form, and the number of those that fit it.
+/// The number of active extents that were checked against a `JemallocForm`, and (`fit`) how many of them fit it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JemallocFit {
     pub extents: u64,
     pub fit: u64,
 }
 
-/// Check how many active extents of a tree fit a form.
+/// Check how many active extents of a tree fit the layout `form`.
 pub fn fit_of(
     watcher: &dyn Watcher,
     space: &Space,
@@ -57,8 +57,8 @@ pub fn fit_of(
     Ok(found)
 }
 
-/// One jemalloc. `form` and `root`: its form and its tree; `data`: the static data of its module; `storage`: the ranges
-/// in which threads' storage may lie.
+/// One jemalloc. `form`: the layout of its structures; `root` and `shape`: the root of its tree of extents, and the
+/// shape of the tree; `data`: the static data of its module; `storage`: the ranges in which threads' storage may lie.
 pub struct JemallocRoot {
     pub form: &'static JemallocForm,
     pub root: u64,
