@@ -82,7 +82,8 @@ def test_no_larger_than_asked_for(noun: str, target: Running) -> None:
         assert found["count"] - found["more"] == len(found["rows"]) <= (most or whole), noun
         assert found["count"] == every["count"] and found["total"] == every["total"], noun
     assert len(few["rows"]) == min(5, whole) and every["count"] == whole
-    assert few["rows"] == [row for row in few["rows"] if row.keys() == few["rows"][0].keys()]
+    # A row has a key more where a list in it was cut.
+    assert len({tuple(key for key in row if not key.endswith("_more")) for row in few["rows"]}) == min(1, whole)
 
 
 def test_answers_that_are_lists() -> None:
