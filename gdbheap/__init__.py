@@ -88,7 +88,14 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'gdbheap' has no attribute {name!r}")
     from importlib import import_module
 
-    found: object = getattr(import_module(f"gdbheap.{_MODULES[name]}"), name)
+    try:
+        found: object = getattr(import_module(f"gdbheap.{_MODULES[name]}"), name)
+    except ImportError as error:
+        if "_native" not in str(error):
+            raise
+        # The folder of a checkout comes first where Python was started in it.
+        place = __path__[0]
+        raise ImportError(f"{place} has gdbheap's sources, but not its native module: start Python elsewhere") from None
     globals()[name] = found
     return found
 

@@ -373,3 +373,11 @@ def test_strange_paths(target: str) -> None:
         print(heap.rss)
     with pytest.raises(GdbheapError):
         library.diff(target, os.getpid())
+
+
+def test_sources_alone_say_so() -> None:
+    """Python that was started in a checkout imports its sources, which lack the native module: one line says so."""
+    source = Path(__file__).resolve().parent.parent
+    script = "import gdbheap\ntry:\n    gdbheap.open\nexcept ImportError as error:\n    print(error)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=source, capture_output=True, text=True, check=True)
+    assert "start Python elsewhere" in done.stdout and str(source) in done.stdout, done
